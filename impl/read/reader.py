@@ -33,7 +33,7 @@ from tornproof.impl.table.check import check_against_table
 from tornproof.impl.table.columns import SnapshotColumn, column_key
 from tornproof.impl.table.partition import PartitionFiles, ResolvedPartition, check_native
 from tornproof.impl.table.partition_names import interval_end
-from tornproof.impl.table.table import Table
+from tornproof.impl.table.table import Table, agreeing
 from tornproof.impl.txn.transaction import Partition, Transaction
 from tornproof.impl.types.arrow import is_nullable
 from tornproof.impl.types.physical import PhysicalType
@@ -290,7 +290,7 @@ def raise_first(problems: Iterator[Problem]) -> None:
 
 def open_snapshot(table: Table, reader: ReaderProtocol = HARDENED_READER) -> Snapshot:
     """Return the current committed version, which keeps its files only as long as a pin does (`pin_committed`)."""
-    return snapshot_of(table, table.transaction(), reader)
+    return snapshot_of(*agreeing(table, table.transaction()), reader)
 
 
 def snapshot_of(table: Table, transaction: Transaction, reader: ReaderProtocol = HARDENED_READER) -> Snapshot:

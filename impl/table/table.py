@@ -11,6 +11,10 @@ from tornproof.impl.table.partition import PartitionFiles
 from tornproof.impl.table.partition_names import UNPARTITIONED_DIRECTORY, directory_names, looks_like_partition
 from tornproof.impl.txn.transaction import TXN_FILE, Partition, Transaction, safe_read
 
+METADATA_VERSION_MASK = (1 << 32) - 1
+"""Of STRUCTURE_VERSION in `_txn`, whose low half is METADATA_VERSION in `_meta`."""
+PAUSE_SECONDS = 0.02
+
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
     """A table that can be read; `metadata` is None if the directory has no `_meta`, as in commit histories."""
@@ -27,6 +31,12 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     def transaction(self) -> Transaction:
         """Return the current committed version; raises as `safe_read` does."""
         return safe_read(self.storage, f"{self.path}/{TXN_FILE}")
+
+    def is_of(self, transaction: Transaction) -> bool:
+        """Whether `metadata` is that of the version, as far as both have one."""
+        if self.metadata is None:
+            return True
+        return self.metadata.version == transaction.record.structure_version & METADATA_VERSION_MASK
 
     def directory_of(self, partition: Partition) -> str:
         """Return the name of the partition's directory, whether or not it exists.
@@ -93,3 +103,18 @@ def open_table(storage: ReadableStorage, path: str) -> Table:
     if storage.kind(meta_path) is not EntryKind.MISSING:
         metadata = read_metadata_file(storage, meta_path)
     return Table(storage=storage, path=path, metadata=metadata)
+
+
+def agreeing(table: Table, transaction: Transaction) -> tuple[Table, Transaction]:
+    """Return both, or later ones: a server that changes columns stores `_meta` first, and `_txn` after it.
+
+    Two that still differ after a pause are of a server that was killed between, and are returned. Raises as
+    `open_table` and `safe_read` do.
+    """
+    before: tuple[TableMetadata | None, int] | None = None
+    while not table.is_of(transaction) and before != (table.metadata, transaction.version):
+        before = table.metadata, transaction.version
+        table.storage.sleep_seconds(PAUSE_SECONDS)
+        table = open_table(table.storage, table.path)
+        transaction = table.transaction()
+    return table, transaction

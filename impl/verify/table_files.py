@@ -18,13 +18,10 @@ from tornproof.impl.table.column_versions import (
 )
 from tornproof.impl.table.metadata_file import CODE_UNIT_BYTES, META_FILE, NAME_FILE, TableColumn, TableMetadata
 from tornproof.impl.table.symbols import DICTIONARY_FILES, SymbolTable, read_table_symbols, symbol_columns
-from tornproof.impl.table.table import Table
+from tornproof.impl.table.table import METADATA_VERSION_MASK, Table
 from tornproof.impl.txn.transaction import TXN_FILE, Transaction
 from tornproof.impl.types.questdb import TypeTag, tag_of
 from tornproof.impl.verify.dictionaries import check_dictionary
-
-METADATA_VERSION_MASK = (1 << 32) - 1
-"""Of STRUCTURE_VERSION in `_txn`, whose low half is METADATA_VERSION in `_meta`."""
 
 
 class TableFiles(msgspec.Struct, frozen=True, kw_only=True):

@@ -28,7 +28,7 @@ from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.columns import SnapshotColumn, column_positions
 from tornproof.impl.table.partition import ResolvedPartition
 from tornproof.impl.table.partition_schema import has_questdb_form
-from tornproof.impl.table.table import open_table
+from tornproof.impl.table.table import agreeing, open_table
 from tornproof.impl.txn.pins import pin_committed
 from tornproof.impl.types.arrow import is_nullable
 from tornproof.impl.verify.verify import check_thrift_footer
@@ -91,7 +91,7 @@ def scan(
     location, storage = path_of(path), OperatingSystemStorage()
     table = open_table(storage, location)
     with pin_committed(storage, location) as pin:
-        snapshot = snapshot_of(table, pin.transaction)
+        snapshot = snapshot_of(*agreeing(table, pin.transaction))
         wanted = snapshot.selected(None if columns is None else list(columns))
         try:
             layouts = _layouts(snapshot, wanted)

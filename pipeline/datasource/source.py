@@ -28,7 +28,7 @@ from tornproof.impl.read.counters import ReadCounters
 from tornproof.impl.read.reader import Snapshot, snapshot_of
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.metadata_file import PartitionBy
-from tornproof.impl.table.table import open_table
+from tornproof.impl.table.table import agreeing, open_table
 from tornproof.impl.txn.pins import Pin, pin_committed
 from tornproof.pipeline.datasource.filters import predicate_of
 from tornproof.pipeline.datasource.metrics import PlanFile, new_plan_file
@@ -217,7 +217,7 @@ class TornproofSource(DataSource):
     def _open(self) -> Snapshot:
         storage, path = OperatingSystemStorage(), path_of(self.options.get("path"))
         table = open_table(storage, path)
-        snapshot = snapshot_of(table, hold_committed(storage, path))
+        snapshot = snapshot_of(*agreeing(table, hold_committed(storage, path)))
         wanted, found = self.options.get("version"), snapshot.transaction.version
         if wanted is not None and integer_of("version", wanted) != found:
             raise OptionRejectedError(

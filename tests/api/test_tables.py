@@ -17,6 +17,7 @@ import pandas  # type: ignore[import-untyped]
 import polars
 import pyarrow as pa
 import pytest
+from written_tables import leave_between
 
 import tornproof
 from tornproof.api.tables import SnapshotReleasedError
@@ -51,6 +52,16 @@ def test_a_snapshot_stays_what_it_was_while_a_writer_goes_on(table: tornproof.Ta
             assert (old.version, new.version, table.version) == (1, 2, 2)
             assert old.to_arrow()["v"].to_pylist() == [1, 2, 3]
             assert new.to_arrow()["v"].to_pylist() == [1, 2, 3, 4]
+
+
+def test_a_snapshot_waits_until_a_server_has_changed_the_columns(
+    table: tornproof.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paused = leave_between(Path(table.path), monkeypatch)
+    with table.snapshot() as snapshot:
+        assert snapshot.to_arrow().num_rows == 3 and len(paused) == 1
+    with table.snapshot() as snapshot:
+        assert snapshot.version == 1 and len(paused) == 1
 
 
 def test_a_pinned_version_keeps_its_files_until_it_is_released(table: tornproof.Table) -> None:

@@ -2,18 +2,22 @@
 
 import struct
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from real_tables import put, rows_of, snapshot_of, verified
 
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.impl.layout.meta import MetaHeader
 from tornproof.impl.layout.txn import TransactionRecord
 from tornproof.impl.storage.interface import OpenMode, Storage
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.column_versions import CV_FILE
 from tornproof.impl.table.create import NewColumn, create_table
 from tornproof.impl.table.metadata_file import META_FILE, PartitionBy, TableColumn, TableMetadata, encode_metadata_file
-from tornproof.impl.table.table import Table
+from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.write.partition_change import WriterOptions
@@ -44,6 +48,26 @@ def alter(storage: Storage, *columns: TableColumn, path: str = PATH) -> None:
     with storage.open_for_writing(f"{path}/{META_FILE}", OpenMode.EXISTING_OR_NEW) as file:
         file.truncate(0)
         file.pwrite(encode_metadata_file(metadata, table_id=1), 0)
+
+
+def leave_between(path: Path, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Leave a table as a server does that changed `_meta`, and `_txn` only once somebody pauses; return the pauses."""
+    place = open_table(OperatingSystemStorage(), str(path)).transaction().record_offset
+    place += TransactionRecord.layout.offset_of("structure_version")
+    paused: list[float] = []
+
+    def store(file: str, offset_bytes: int) -> None:
+        with (path / file).open("r+b") as opened:
+            opened.seek(offset_bytes)
+            opened.write(struct.pack("<q", 7))
+
+    def pause(_: object, duration_seconds: float) -> None:
+        paused.append(duration_seconds)
+        store(TXN_FILE, place)
+
+    store(META_FILE, MetaHeader.layout.offset_of("metadata_version"))
+    monkeypatch.setattr(OperatingSystemStorage, "sleep_seconds", pause)
+    return paused
 
 
 def rows(times: Sequence[int], first: int = 0, **columns: Any) -> pa.Table:

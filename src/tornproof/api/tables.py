@@ -21,7 +21,7 @@ from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.create import NewColumn, TableRejectedError, create_table
 from tornproof.impl.table.metadata_file import SYMBOL_CAPACITY, PartitionBy
 from tornproof.impl.table.table import Table as TableDirectory
-from tornproof.impl.table.table import open_table
+from tornproof.impl.table.table import agreeing, open_table
 from tornproof.impl.txn.pins import Pin, pin_committed
 from tornproof.impl.types.names import type_code
 from tornproof.impl.types.questdb import TypeTag
@@ -66,7 +66,7 @@ class Table:
         directory = open_table(storage, self.path)
         pin = pin_committed(storage, self.path)
         try:
-            return Snapshot(pin, reader.snapshot_of(directory, pin.transaction))
+            return Snapshot(pin, reader.snapshot_of(*agreeing(directory, pin.transaction)))
         except BaseException:
             pin.release()
             raise

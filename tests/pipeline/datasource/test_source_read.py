@@ -15,6 +15,7 @@ from golden_data import TABLES
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThanOrEqual, InputPartition, LessThan
 from pyspark.sql.types import StructType
 from source_holds import let_go
+from written_tables import leave_between
 
 from tornproof.impl.errors import CorruptError, NotATableError
 from tornproof.impl.layout.parquet import DATA_FILE
@@ -378,6 +379,11 @@ def test_process_holds_a_version_for_a_minute_and_few_of_them(table: Path) -> No
         assert second - max(taken) < source_pins.RENEWAL_SECONDS
         assert second - min(taken) <= source_pins.HOLD_SECONDS
         assert len(taken) <= 5
+
+
+def test_a_table_is_loaded_once_a_server_has_changed_its_columns(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paused = leave_between(table, monkeypatch)
+    assert len(TornproofSource({"path": str(table)}).schema()) and len(paused) == 1
 
 
 def test_executors_are_told_a_path_that_does_not_depend_on_their_directory(

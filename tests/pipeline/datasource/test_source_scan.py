@@ -20,7 +20,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import IllegalArgumentException
 from pyspark.sql import DataFrame, SparkSession, functions
 from type_values import NEVER_NULL, SHOWN, TYPES, arrow
-from written_tables import alter
+from written_tables import alter, leave_between
 
 from tornproof.impl.errors import CorruptError, NotATableError
 from tornproof.impl.layout.parquet import DATA_FILE
@@ -101,6 +101,14 @@ def table(tmp_path: Path) -> Path:
 def data_of(path: Path) -> Path:
     (found,) = path.glob(f"*/{DATA_FILE}")
     return found
+
+
+def test_a_scan_begins_once_a_server_has_changed_the_columns(
+    spark: SparkSession, table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paused = leave_between(table, monkeypatch)
+    with scan(spark, str(table)) as frame:
+        assert frame.count() == ROW_COUNT and len(paused) == 1
 
 
 @pytest.mark.nightly

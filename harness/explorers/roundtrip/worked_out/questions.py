@@ -12,6 +12,7 @@ from tornproof.harness.common.patch import replaced
 from tornproof.harness.explorers.roundtrip.worked_out import stored_versions
 from tornproof.harness.explorers.roundtrip.worked_out.bit_fields import annotations_of_records, bit_fields
 from tornproof.harness.explorers.roundtrip.worked_out.bloom_filters import asked_filters, bloom_filters, copied_filters
+from tornproof.harness.explorers.roundtrip.worked_out.changed_columns import changed_columns
 from tornproof.harness.explorers.roundtrip.worked_out.chunk_layouts import chunk_layouts
 from tornproof.harness.explorers.roundtrip.worked_out.column_tops import column_tops
 from tornproof.harness.explorers.roundtrip.worked_out.column_types import (
@@ -157,6 +158,7 @@ def questions() -> tuple[Question, ...]:
         *other_partitions(),
         *chunk_layouts(),
         *published_files(),
+        *changed_columns(),
     )
 
 

@@ -212,6 +212,7 @@ def _named(damage: Damage, *, has_checksums: bool) -> list[str]:
     path = the_only(each for each in image.files if each.endswith(DATA_FILE))
     content, column = image.files[path], 1 + [*NUMBERS].index(damage.column)
     start, size_bytes = _place_of(opened(content).decoded().row_groups[damage.group].chunks[column], damage.part)
+    needed(size_bytes is not None, f"the length of the {damage.part} is stated")
     after = damage.change(content[start : start + size_bytes])
     needed(len(after) == size_bytes, "the part is as long as it was")
     changed = {path: content[:start] + after + content[start + size_bytes :]}

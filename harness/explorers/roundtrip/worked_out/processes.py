@@ -66,6 +66,7 @@ def work() -> Iterator[Question]:
     """Yield pieces of work of these sizes, so many of which may be in progress, and not more bytes than are allowed."""
     small, usual, large, too_large = WORK_BYTES
     sequences = [(small,) * 5, (usual,) * 9, (large,) * 6, (too_large,) * 3, (usual, too_large, small, large) * 3]
+    sequences += [(small, WORK_BYTES_MAX - small + more) for more in (0, 1)]
     sequences += itertools.product(WORK_BYTES, repeat=3)
     for ahead, sizes in itertools.product((0, 1, 4), sequences):
         name = f"work on {sizes}, {ahead} ahead"

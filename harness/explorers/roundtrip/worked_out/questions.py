@@ -29,6 +29,7 @@ from tornproof.harness.explorers.roundtrip.worked_out.flat_footers import (
     flat_groups,
     restored,
 )
+from tornproof.harness.explorers.roundtrip.worked_out.found_generations import found_generations
 from tornproof.harness.explorers.roundtrip.worked_out.hashes import checksums, hashes
 from tornproof.harness.explorers.roundtrip.worked_out.histograms import histograms
 from tornproof.harness.explorers.roundtrip.worked_out.later_keys import later_keys
@@ -159,6 +160,7 @@ def questions() -> tuple[Question, ...]:
         *chunk_layouts(),
         *published_files(),
         *changed_columns(),
+        *found_generations(),
     )
 
 

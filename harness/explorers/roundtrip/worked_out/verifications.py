@@ -182,7 +182,12 @@ def files_of_others() -> Iterator[Question]:
         (1, None, "UnsupportedError"),
     ):
         words = f"which times come of one of 96 bits and a null in the year {year} in a column of type {told}"
-        yield Question("files of others", words, functools.partial(_times_of_96_bits, year, told), expected)
+        time = pa.array([datetime.datetime(year, 1, 1), None], pa.timestamp("us"))
+        yield Question("files of others", words, functools.partial(_times_of_96_bits, time, told), expected)
+    for number in (-1_001, -1_000, -1, 1, 999):
+        time = pa.array([number, None], pa.timestamp("ns"))
+        words = f"which times come of one of 96 bits, {number} nanoseconds after 1970, and a null"
+        yield Question("files of others", words, functools.partial(_times_of_96_bits, time, None), [number, None])
     for bound, bits in itertools.product(("minimum", "maximum"), (32, 64)):
         words = f"what is wrong with unsigned numbers of {bits} bits without a {bound}"
         yield Question("files of others", words, functools.partial(_problems_of_unsigned, bits, bound), [])
@@ -374,9 +379,9 @@ def _problems_of_decimals(width: int) -> list[str]:
     return _problems_of_file(content)
 
 
-def _times_of_96_bits(year: int, told: int | None) -> Any:
+def _times_of_96_bits(times: pa.Array, told: int | None) -> Any:
     """Return the times of a file, as numbers of the column's unit."""
-    times, target = pa.array([datetime.datetime(year, 1, 1), None], pa.timestamp("us")), io.BytesIO()
+    target = io.BytesIO()
     pq.write_table(pa.table({"t": times}), target, store_schema=False, use_deprecated_int96_timestamps=True)
     content = target.getvalue()
     if told is not None:

@@ -1,0 +1,113 @@
+"""Generations of a `_pm`: which are found by a Thrift footer, what is kept of one, and what the next one refers to."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from msgspec import structs
+
+from tornproof.harness.explorers.roundtrip.worked_out.changed_files import two_days
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question
+from tornproof.impl.pm.chain import Metadata, decode_chain, decode_metadata
+from tornproof.impl.pm.encode import (
+    FooterFacts,
+    ReusedRowGroup,
+    append_generation,
+    append_point,
+    lay_out_generation,
+)
+from tornproof.impl.pm.footer import FooterSections, locate_footer
+from tornproof.impl.repair.plan import committed_file, whole_generations
+
+FILE, FIRST = "_pm", "2024-01-01.0/_pm"
+SEQ_TXN, SCRATCHPAD = 1, 2
+"""Flags of a footer."""
+
+
+def found_generations() -> Iterator[Question]:
+    """Yield files of a few generations, and what is found in them, kept of one, and named by the next."""
+    for count in range(1, 4):
+        for kinds in itertools.product("so", repeat=count):
+            for flipped in (None, *range(count + 1)):
+                words = f"the generations with the same Thrift footer (s) in {'s' + ''.join(kinds)}"
+                words += "" if flipped is None else f", of which number {flipped} has a flipped bit"
+                same = [number for number, kind in enumerate(("s", *kinds)) if kind == "s"]
+                expected = [number for number in reversed(same) if flipped is None or number < flipped]
+                yield _asked(words, functools.partial(_found, kinds, flipped), expected)
+    for seq_txn, notes in itertools.product((None, 0, 1 << 40), (None, ((7, b"note"), (8, b"")))):
+        sections = FooterSections(seq_txn=seq_txn, scratchpad=notes)
+        for is_skipped in (False, True):
+            words = f"a generation with {sections}{', behind one that nobody refers to' if is_skipped else ''}"
+            found = functools.partial(_kept, sections, is_skipped=is_skipped)
+            yield _asked(f"what a recovery keeps of {words}", found, [is_skipped, True, True])
+    for count in range(1, 5):
+        words = f"the ends that a chain leads to after {count} more generations at once"
+        yield _asked(words, functools.partial(_led_to, count), True)
+
+
+def _asked(words: str, found: Callable[[], Any], expected: Any) -> Question:
+    return Question("found generations", words, found, expected)
+
+
+def _start() -> tuple[bytes, Metadata]:
+    content = two_days()[FIRST]
+    return content, decode_metadata(content, locate_footer(content, len(content), file=FILE), file=FILE)
+
+
+def _same_groups(metadata: Metadata) -> list[ReusedRowGroup]:
+    generation = metadata.generation
+    return list(itertools.starmap(ReusedRowGroup, zip(generation.block_offsets, generation.blooms, strict=True)))
+
+
+def _restated(content: bytes, metadata: Metadata, anchor: int, facts: FooterFacts) -> bytes:
+    """Return a file with one more generation, whose predecessor ends at `anchor`."""
+    point = append_point(content, locate_footer(content, anchor, file=FILE), base_bytes=len(content))
+    return content + append_generation(metadata.header, point, _same_groups(metadata), facts)
+
+
+def _found(kinds: tuple[str, ...], flipped: int | None) -> list[int]:
+    content, metadata = _start()
+    facts, ends = FooterFacts.of(metadata.generation), [len(content)]
+    other = structs.replace(facts, parquet_footer_offset=facts.parquet_footer_offset + 8)
+    for kind in kinds:
+        content = _restated(content, metadata, ends[-1], facts if kind == "s" else other)
+        ends.append(len(content))
+    if flipped is not None:
+        # The byte before a generation's checksum is the last one that only this checksum and later ones cover.
+        place = locate_footer(content, ends[flipped], file=FILE).checksum_offset - 1
+        content = content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+    found = whole_generations(content, facts.parquet_footer_offset, facts.parquet_footer_length)
+    return [ends.index(each.end_bytes) for each in found]
+
+
+def _kept(sections: FooterSections, *, is_skipped: bool) -> list[bool]:
+    """Return whether it is encoded anew, states the same, and has the same chunks."""
+    content, metadata = _start()
+    flags = SEQ_TXN * (sections.seq_txn is not None) | SCRATCHPAD * (sections.scratchpad is not None)
+    facts = structs.replace(FooterFacts.of(metadata.generation), footer_feature_flags=flags, sections=sections)
+    anchor = len(content)
+    if is_skipped:
+        content = _restated(content, metadata, anchor, FooterFacts.of(metadata.generation))
+    content = _restated(content, metadata, anchor, facts)
+    found = committed_file(content, locate_footer(content, len(content), file=FILE), file=FILE)
+    kept = decode_metadata(found.content, locate_footer(found.content, len(found.content), file=FILE), file=FILE)
+    same_chunks = [(each.num_rows, each.chunks) for each in kept.blocks]
+    expected_chunks = [(each.num_rows, each.chunks) for each in metadata.blocks]
+    return [found.is_rewritten, FooterFacts.of(kept.generation) == facts, same_chunks == expected_chunks]
+
+
+def _led_to(count: int) -> bool:
+    content, metadata = _start()
+    ends = [len(content)]
+    point = append_point(content, metadata.generation.position, base_bytes=len(content))
+    for _ in range(count):
+        appended = lay_out_generation(
+            metadata.header, point, _same_groups(metadata), FooterFacts.of(metadata.generation)
+        )
+        content, point = content + appended.content, appended.next_point
+        ends.append(len(content))
+    chain = decode_chain(content, file=FILE, end_bytes=len(content))
+    return [each.generation.position.end_bytes for each in chain] == ends[::-1]

@@ -39,6 +39,11 @@ def test_rows_out_of_order_are_sorted_into_their_partitions_and_later_ones_follo
     assert content.version == EMPTY.version + 2
 
 
+def test_a_new_partition_stands_where_its_start_belongs() -> None:
+    content = committed(EMPTY, Change(rows=(row(HOUR, "b"),)), Change(rows=(row(2 * HOUR, "c"), row(0, "a"))))
+    assert [start for start, _ in content.partitions] == [0, HOUR, 2 * HOUR]
+
+
 def test_the_last_row_of_a_key_takes_the_place_of_the_first_one_and_other_keys_and_times_stay() -> None:
     rows = (row(1, "a", keys=1), row(1, "b", keys=2), row(1, "c", keys=1), row(2, "d", keys=1), row(1, "e", keys=1))
     assert values(committed(EMPTY, Change(rows=rows))) == {0: ["e", "b", "d"]}

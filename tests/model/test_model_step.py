@@ -131,6 +131,7 @@ def test_a_dropped_partition_leaves_its_directory_to_the_purge() -> None:
         pytest.param((Drop(partition=NIGHT),), id="drop of a partition that is not there"),
         pytest.param((new_directory(NIGHT, token=0),), id="new directory without a token"),
         pytest.param((Drop(partition=DAY), new_directory(DAY)), id="two changes of one partition"),
+        pytest.param((new_directory(NIGHT), in_place(FIRST_TOKEN, ())), id="one of two that is not allowed"),
     ],
 )
 def test_a_commit_that_the_state_does_not_allow_has_no_outcome(changes: tuple[Write | Drop, ...]) -> None:

@@ -9,13 +9,15 @@ import causes_page
 import pytest
 from depth import sampled
 
-from tornproof.harness.common.verdict import Finding
+from tornproof.harness.common.verdict import Finding, Phase, Verdict
 from tornproof.harness.counterexamples.alike import alike
 from tornproof.harness.counterexamples.words import causes_of
+from tornproof.harness.mutation import causes
 from tornproof.harness.mutation.catalogue import ALL
 from tornproof.harness.mutation.causes import EXAMPLES, PLACES, Place, find, names_place, place_of
 from tornproof.harness.mutation.fault_file import file_named
 from tornproof.harness.mutation.known_causes import CAUSES, FILE, entry
+from tornproof.harness.systems.scenario import Explorer
 
 DOCS = Path(__file__).parents[3] / "docs"
 REMADE = "python docs/causes_page.py > docs/causes.md; python -m tornproof.harness.mutation.known_causes"
@@ -65,6 +67,14 @@ def test_a_place_is_named_by_a_file_and_an_action_and_not_by_one_of_them() -> No
         finding = Finding(property="", phase="", sentence="sync _txn", evidence={"why": {**why, "cause": text}})
         assert names_place(finding, place) is is_named
     assert causes_of({}) == []
+
+
+def test_the_first_finding_with_a_cause_is_taken_though_others_come_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    findings = [Finding(property="p", phase="crash", sentence=f"{number}", evidence={}) for number in range(3)]
+    phase = Phase(name="crash", explored=1, complete=True, bound="", verdict=Verdict.INVALID, findings=tuple(findings))
+    monkeypatch.setattr(causes, "simulate", lambda *_, **__: phase)
+    monkeypatch.setattr(causes, "causes_of", lambda evidence: ("it",) if evidence is findings[1].evidence else ())
+    assert causes._simulated("append-and-power-cut", Explorer.SCHEDULES, ()) is findings[1]
 
 
 def test_a_finding_is_like_what_breaks_the_same_property_by_the_same_causes_alone() -> None:

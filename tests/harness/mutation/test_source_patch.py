@@ -89,6 +89,20 @@ def test_a_changed_signature_needs_a_copy() -> None:
         assert run(copy.environment, copy.python, "more=1") == "('default',)" and copy.mark.exists()
 
 
+def test_a_removed_method_needs_a_copy() -> None:
+    method = '''
+    @property
+    def row_count(self) -> int:
+        """Rows of all row groups."""
+        return sum(block.num_rows for block in self.blocks)
+'''
+    with (
+        pytest.raises(PatchError, match="more than"),
+        SourcePatch("impl/pm/chain.py", method, "").planted(lambda: None),
+    ):
+        pass
+
+
 @pytest.mark.parametrize("before", ["not in the file", "timestamp"])
 def test_a_text_that_does_not_occur_once_does_not_apply(before: str) -> None:
     patch = SourcePatch(NAMES, before, "anything")

@@ -83,6 +83,24 @@ def test_files_of_a_sound_writer_are_what_the_model_has_after_each_step(
     assert watch.wrong is None
 
 
+class Asked(Watch):
+    """Keeps of which steps the ends of generations are asked for."""
+
+    asked: dict[str, bool]
+
+    def stepping(self, world: World, step: Any) -> None:
+        """Note it."""
+        super().stepping(world, step)
+        self.asked = getattr(self, "asked", {}) | {step["rule"]: None not in self._expected[0].known_ends.values()}
+
+
+def test_ends_from_before_are_asked_for_after_each_step_but_a_recovery() -> None:
+    watch, repair = Asked(), {"rule": "repair", "nth": 0, "count": 3}
+    killed = {"rule": "commit that is killed", "kind": "store", "at": 0, "written_bytes": 0}
+    assert replay(search_on(None), 1, (*GROWN, GROWN[2], killed, repair), watch=watch) is None
+    assert {rule for rule, is_asked in watch.asked.items() if not is_asked} == {"repair"}
+
+
 def grown() -> LastWorld:
     """Return a table with two partitions, of which the first has two generations."""
     watch = LastWorld()

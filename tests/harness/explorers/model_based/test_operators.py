@@ -10,6 +10,7 @@ import pytest
 from depth import nightly, sampled
 
 from tornproof.harness.common.patch import wrapped
+from tornproof.harness.explorers.model_based import operators
 from tornproof.harness.explorers.model_based.explorer import FIXED_GOALS, Stateful
 from tornproof.harness.explorers.model_based.files import ViolationError
 from tornproof.harness.explorers.model_based.fixed_programs import BESIDE_A_WRITER, IN_PIECES, OPERATED, PROTECTED
@@ -18,6 +19,8 @@ from tornproof.harness.explorers.model_based.start import StorageKind
 from tornproof.harness.explorers.model_based.surroundings import PIECES, USUAL
 from tornproof.harness.explorers.model_based.tables import SYMBOLS
 from tornproof.harness.mutation.fault_file import file_named
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 
 Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -88,6 +91,13 @@ def test_a_recovery_that_looks_before_it_locks_is_found(search: Search) -> None:
 
 
 @pytest.mark.nightly
+@pytest.mark.parametrize("last", [0, 1, 255])
+def test_a_changed_file_is_another_one_whatever_it_ends_with(last: int) -> None:
+    storage = MemoryStorage.of(DiskImage.of_files({"f": bytes([7, last])}))
+    operators._change_last_byte(storage, "f")
+    assert storage.image().files == {"f": bytes([7, last ^ 1])}
+
+
 def test_work_in_pieces_ends(search: Search) -> None:
     assert {*PIECES} == {*USUAL} and all(PIECES[each] != USUAL[each] for each in PIECES)
     assert violation(search, IN_PIECES) is None

@@ -25,6 +25,11 @@ def test_each_form_is_tried_once_and_all_of_them_are_distinct() -> None:
     }
 
 
+def test_made_files_have_the_row_groups_that_they_ask_for() -> None:
+    counts = {name: len(Original(content).footer.decoded().row_groups) for name, content in made_files().items()}
+    assert counts["pages with indexes"] == 3 and min(counts.values()) > 0
+
+
 @pytest.mark.parametrize("name", sampled(1, list(made_files())))
 def test_files_of_numbers_are_the_same_in_each_form(name: str) -> None:
     original = Original(made_files()[name])

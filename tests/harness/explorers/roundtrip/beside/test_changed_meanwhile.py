@@ -15,7 +15,7 @@ from tornproof.harness.explorers.roundtrip.beside.changed_meanwhile import (
     problem_of,
 )
 from tornproof.harness.explorers.roundtrip.beside.operations import ACTS, OPERATIONS, Other
-from tornproof.harness.explorers.roundtrip.beside.small_tables import PATH, small_table
+from tornproof.harness.explorers.roundtrip.beside.small_tables import ALONE, PATH, State, small_table
 from tornproof.harness.explorers.roundtrip.explorer import findings_of
 from tornproof.harness.explorers.roundtrip.parts import MIGRATIONS_BESIDE
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -39,6 +39,19 @@ def test_what_a_server_does_beside_an_operation_commits_a_version() -> None:
 
 
 @pytest.mark.nightly
+def test_a_file_that_is_made_longer_keeps_what_it_had() -> None:
+    act = next(each for each in ACTS if each.name == "makes it longer")
+    storage = MemoryStorage.of(small_table(State.FILE))
+    before = storage.image().files[ALONE]
+    act.run(Other(storage))
+    after = storage.image().files[ALONE]
+    assert after.startswith(before) and len(after) > len(before)
+
+
+def test_each_control_of_a_commit_is_of_something_else() -> None:
+    assert len({words for *_, words in module._commits()}) == len(module._commits())
+
+
 def test_migrations_that_do_not_look_again_are_found_and_replay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tornproof.impl.migrate.table_migration.check_unchanged", lambda *_: None)
     findings = [*findings_of(MIGRATIONS_BESIDE)]

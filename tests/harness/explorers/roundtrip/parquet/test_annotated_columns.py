@@ -18,6 +18,10 @@ from tornproof.harness.explorers.roundtrip.parts import ANNOTATED_COLUMNS
 def test_each_annotation_is_taken_where_it_is_legal_and_rejected_elsewhere() -> None:
     assert len({each.name for each in annotated_columns()}) == len(annotated_columns()) > 1_000
     assert 300 < sum(each.is_legal for each in annotated_columns()) < 600
+    decimals = {
+        each.annotation: each.is_legal for each in annotated_columns() if each.annotation.startswith("DECIMAL(")
+    }
+    assert len(decimals) == len(module.DIGITS) * 3 and not any(decimals[f"DECIMAL({few}, 4)"] for few in (-1, 0, 1))
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.explorers.roundtrip.explorer import findings_of
 from tornproof.harness.explorers.roundtrip.parts import WORKED_OUT
 from tornproof.harness.explorers.roundtrip.worked_out.column_tops import column_tops
+from tornproof.harness.explorers.roundtrip.worked_out.later_keys import commit_points, numbers_in, table_of_points
 from tornproof.harness.explorers.roundtrip.worked_out.question import problem_of
 from tornproof.harness.explorers.roundtrip.worked_out.questions import questions
 from tornproof.impl.layout.bits import Bits
@@ -31,6 +32,12 @@ def test_all_answers_are_right_and_there_are_several_of_each_kind() -> None:
 def test_the_words_of_a_large_filter_have_numbers_beyond_two_bytes() -> None:
     places = [each.expected for each in questions() if each.name.startswith("the bits of a filter of")]
     assert max(max(each, default=0) for each in places) // 32 > 0xFFFF
+
+
+def test_a_row_that_is_read_twice_counts_twice() -> None:
+    storage = table_of_points(((0, 1),), 4)
+    commit_points(storage, [(0, (0, 1))], 4)
+    assert numbers_in(storage) == [0, 0]
 
 
 def kinds_of(findings: list[Any]) -> set[str]:

@@ -33,7 +33,7 @@ from tornproof.harness.explorers.power_cuts.replay import replay_power
 from tornproof.harness.explorers.power_cuts.sessions import LaterSessions, explore_model
 from tornproof.harness.explorers.power_cuts.trace import Traces
 from tornproof.harness.simulator.filesystem.file_state import FileState
-from tornproof.harness.simulator.persistence.legal_files import LegalFile, Limits
+from tornproof.harness.simulator.persistence.legal_files import LegalFile, Limits, legal_file
 from tornproof.harness.simulator.persistence.models import (
     C_8,
     C_512,
@@ -122,15 +122,13 @@ def test_a_failed_sync_of_which_not_every_subset_of_blocks_is_tried_is_a_sample(
 def test_one_failed_sync_of_which_not_every_subset_is_tried_makes_all_of_them_a_sample(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    few, whole = Limits(file_count=2), sessions.WRITTEN_LIMITS
-    legal, asked = sessions.legal_file, itertools.count()
+    asked = itertools.count()
 
-    def legal_file(file: FileState, model: Model, limits: Limits) -> LegalFile:
-        assert limits == whole
-        # The first sync alone has too many subsets.
-        return legal(file, model, few if next(asked) == 0 else limits)
+    def first_cut(file: FileState, model: Model, limits: Limits) -> LegalFile:
+        found = legal_file(file, model, limits)
+        return found if next(asked) else found._replace(legal_count=found.legal_count + 1)
 
-    monkeypatch.setattr(sessions, "legal_file", legal_file)
+    monkeypatch.setattr(sessions, "legal_file", first_cut)
     assert "D a sample" in phase_of(toy_case(TrustsFailedSync()), D, points=()).bound and next(asked) > 2
 
 

@@ -61,7 +61,7 @@ class StorageReason(StrEnum):
     NOT_OPEN = "it is closed or was not opened for this"
     INPUT_OUTPUT = "input/output error"
     TOO_SHORT = "it is shorter than the mapping"
-    NO_LOCKS = "this platform has no locks that belong to an open file"
+    NO_LOCKS = "this platform or file system has no locks that belong to an open file"
     INHERITED = "its locks belong to the process that this one was forked from"
     NO_FENCES = "nothing can be written here: this machine may reorder stores, and there is nothing that orders them"
     BIG_ENDIAN = "this machine is big-endian, and the format is not"

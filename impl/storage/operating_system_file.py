@@ -43,6 +43,8 @@ _REJECTIONS = {
     errno.EBADF: StorageReason.NOT_OPEN,
     errno.EIO: StorageReason.INPUT_OUTPUT,
 }
+# Of a lock on Lustre without `flock`, on NFS whose lock service is not there, and on others.
+_WITHOUT_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 
 
 def sync_to_disk(descriptor: int) -> None:
@@ -225,6 +227,10 @@ class OpenFile(File):
                 fcntl.fcntl(self._open_descriptor, fcntl.F_OFD_SETLKW if waits else fcntl.F_OFD_SETLK, request)
             except BlockingIOError:
                 return False
+            except OSError as error:
+                if error.errno not in _WITHOUT_LOCKS:
+                    raise
+                raise StorageError(self._path, "lock", StorageReason.NO_LOCKS) from error
         return True
 
     def close(self) -> None:

@@ -89,7 +89,7 @@ class Pin(AbstractContextManager["Pin"]):
 def take_writer_lock(storage: Storage, table_path: str) -> WriterLock:
     """Become the table's only writer; creates `_pins` if it is missing.
 
-    Raises BusyError if there is another writer, StorageError (also if the platform has no such locks).
+    Raises BusyError if there is another writer, StorageError (also if the platform or file system has no such locks).
     """
     file = storage.open_for_writing(f"{table_path}/{PINS_FILE}", OpenMode.EXISTING_OR_NEW)
     try:
@@ -104,8 +104,8 @@ def take_writer_lock(storage: Storage, table_path: str) -> WriterLock:
 def pin_committed(storage: Storage, table_path: str) -> Pin:
     """Pin the current committed version; never writes.
 
-    The pin is not held in a table without `_pins`, where that file must not be read, and on a platform without such
-    locks. Raises as `safe_read` does, and BusyError if new commits keep replacing the version before it is pinned.
+    The pin is not held in a table without `_pins`, where that file must not be read, and on a platform or a file system
+    without such locks. Raises as `safe_read` does, and BusyError if new commits keep replacing the version before it is pinned.
     """
     txn_path = f"{table_path}/{TXN_FILE}"
     transaction = safe_read(storage, txn_path)

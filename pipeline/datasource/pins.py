@@ -51,8 +51,8 @@ def hold_committed(storage: Storage, path: str) -> Transaction:
 def held(storage: Storage, path: str, version: int) -> Iterator[bool]:
     """Keep the files of a version within the `with` block; yields whether the pin was taken.
 
-    Read-only tables and those of servers have no `_pins`, and some platforms have no such locks. Files that were
-    removed before stay removed.
+    Read-only tables and those of servers have no `_pins`, and some platforms and file systems have no such locks.
+    Files that were removed before stay removed.
     """
     file = _lock(storage, path, version)
     try:

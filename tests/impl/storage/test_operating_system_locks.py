@@ -2,7 +2,6 @@
 
 import errno
 import fcntl
-import os
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -117,15 +116,26 @@ def test_a_forked_process_neither_ends_nor_takes_locks_of_the_one_before_it(
     assert other.try_lock(EXCLUSIVE, **span)
 
 
+@pytest.mark.parametrize(
+    ("number", "reason"),
+    [
+        *((number, StorageReason.NO_LOCKS) for number in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)),
+        (errno.EIO, StorageReason.INPUT_OUTPUT),
+    ],
+)
 def test_a_lock_that_the_file_system_cannot_give_is_an_error_and_not_a_busy_lock(
-    file: File, monkeypatch: pytest.MonkeyPatch
+    file: File, monkeypatch: pytest.MonkeyPatch, number: int, reason: StorageReason
 ) -> None:
-    def fail(*_: object) -> NoReturn:
-        raise OSError(errno.ENOLCK, "")
+    """NFS, Lustre and others without locks each gave another reason, which no reader took for the lack of locks."""
 
-    with monkeypatch.context() as patched, pytest.raises(StorageError, match=os.strerror(errno.ENOLCK)):
-        patched.setattr(fcntl, "fcntl", fail)
-        file.try_lock(SHARED, offset_bytes=0, size_bytes=1)
+    def fail(*_: object) -> NoReturn:
+        raise OSError(number, "")
+
+    monkeypatch.setattr(fcntl, "fcntl", fail)
+    for lock in (file.try_lock, file.lock):
+        with pytest.raises(StorageError) as caught:
+            lock(SHARED, offset_bytes=0, size_bytes=1)
+        assert caught.value.reason == reason
 
 
 def test_other_platforms_reject_locks_in_plain_words_and_still_close(

@@ -1,11 +1,15 @@
 """Pins and the writer's lock exclude others until they are released or their process ends."""
 
+import errno
+import fcntl
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
+from types import ModuleType
+from typing import NoReturn
 
 import golden_data
 import pytest
@@ -252,12 +256,23 @@ def test_a_read_only_pins_file_can_still_be_pinned(storage: OperatingSystemStora
             assert not opened_before.try_lock(LockMode.EXCLUSIVE, offset_bytes=FIRST_VERSION, size_bytes=1)
 
 
-def test_without_locks_on_the_platform_readers_go_unpinned_and_writers_are_rejected(
-    storage: OperatingSystemStorage, table: Path, monkeypatch: pytest.MonkeyPatch
+def without_locks(*_: object) -> NoReturn:
+    raise OSError(errno.ENOLCK, "")
+
+
+@pytest.mark.parametrize(("owner", "name", "substitute"), [(sys, "platform", "darwin"), (fcntl, "fcntl", without_locks)])
+def test_without_locks_readers_go_unpinned_and_writers_are_rejected(
+    storage: OperatingSystemStorage,
+    table: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    owner: ModuleType,
+    name: str,
+    substitute: object,
 ) -> None:
+    """On NFS without its lock service no reader could pin, although one without a pin reads the same table."""
     before_count = descriptor_count()
     with monkeypatch.context() as patched:
-        patched.setattr(sys, "platform", "darwin")
+        patched.setattr(owner, name, substitute)
         with pin_committed(storage, str(table)) as pin:
             assert not pin.is_held and pin.version == FIRST_VERSION
         with pytest.raises(StorageError, match="no locks"):
@@ -288,14 +303,14 @@ def test_damage_and_other_rejections_reach_the_caller_and_leave_no_file_open(
     assert descriptor_count() == before_count
 
 
-def test_a_lock_that_the_file_system_cannot_give_is_an_error_and_no_unheld_pin(
+def test_a_lock_that_fails_is_an_error_and_no_unheld_pin(
     storage: OperatingSystemStorage, table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> Transaction:
-        raise StorageError(file=PINS_FILE, operation="lock", reason="no locks available")
+        raise StorageError(file=PINS_FILE, operation="lock", reason=StorageReason.INPUT_OUTPUT)
 
     before_count = descriptor_count()
-    with monkeypatch.context() as patched, pytest.raises(StorageError, match="no locks available"):
+    with monkeypatch.context() as patched, pytest.raises(StorageError, match=StorageReason.INPUT_OUTPUT):
         patched.setattr(pins, "_lock_committed", fail)
         pin_committed(storage, str(table))
     assert descriptor_count() == before_count

@@ -7,7 +7,6 @@ if several processes write the same one.
 
 from __future__ import annotations
 
-import errno
 import functools
 import heapq
 import importlib.util
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Self
 
 from tornproof.impl.errors import EMPTY_PATH, FileMissingError, StorageError, UsageError
+from tornproof.impl.storage.operating_system_file import LEADS_NOWHERE
 from tornproof.pipeline.whole_file import partial_name, whole_file
 
 S3_SCHEMES = ("s3", "s3a", "s3n")
@@ -37,8 +37,6 @@ HDFS_PACKAGE = "hdfs_native"
 NO_HDFS = "HDFS needs the package hdfs-native: `pip install 'tornproof[spark]'`"
 NO_NAME_NODE = "no NameNode is known: name its port, as in hdfs://HOST:8020/PATH, or set HADOOP_CONF_DIR"
 CONNECT_SECONDS = 5
-LEADS_NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
-"""How a link fails that is no name of anything; a file that is removed meanwhile is not there, too."""
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://([^/]*)/*(.*)", re.DOTALL)
 _AWS = re.compile(r"AWS Error (\w+)(?: \[[^]]*\])? during \w+ operation: (.*)", re.DOTALL)
 _REQUEST = re.compile(r"[;,]? *\(?Request ?ID.*| No response body\.?.*", re.DOTALL)

@@ -43,6 +43,8 @@ _REJECTIONS = {
     errno.EBADF: StorageReason.NOT_OPEN,
     errno.EIO: StorageReason.INPUT_OUTPUT,
 }
+LEADS_NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+"""How a link fails that is no name of anything; a file that is removed meanwhile is not there, too."""
 # Of a lock on Lustre without `flock`, on NFS whose lock service is not there, and on others.
 _WITHOUT_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 

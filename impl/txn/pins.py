@@ -105,7 +105,8 @@ def pin_committed(storage: Storage, table_path: str) -> Pin:
     """Pin the current committed version; never writes.
 
     The pin is not held in a table without `_pins`, where that file must not be read, and on a platform or a file system
-    without such locks. Raises as `safe_read` does, and BusyError if new commits keep replacing the version before it is pinned.
+    without such locks. Raises as `safe_read` does, and BusyError if new commits keep replacing the version before it is
+    pinned.
     """
     txn_path = f"{table_path}/{TXN_FILE}"
     transaction = safe_read(storage, txn_path)

@@ -337,3 +337,25 @@ def test_what_may_not_be_read_is_exit_2(tornproof: WarmRunner, open_folder: Path
     locked.chmod(0o755)
     assert (run.code, run.out) == (2, "")
     assert "permission denied" in sentence_of(run)
+
+
+@pytest.mark.parametrize(("command", "code"), [("verify", 3), ("recover --dry-run", 3), ("migrate --dry-run", 1)])
+def test_a_directory_that_may_not_be_read_hides_no_table_beside_it(
+    tornproof: WarmRunner, open_folder: Path, command: str, code: int
+) -> None:
+    """One `lost+found` of root, and no table of the volume was looked at, because the volume was said to be none."""
+    closed, table = open_folder / "lost+found", hostile.sound().write_to(open_folder / "table")
+    closed.mkdir()
+    closed.chmod(0)
+    user = NOBODY if os.geteuid() == 0 else None
+    run = tornproof(*command.split(), open_folder, user=user)
+    document = tornproof(*command.split(), open_folder, "--json", "-", user=user).document
+    shutil.rmtree(table)
+    alone = tornproof(*command.split(), open_folder, user=user)
+    closed.chmod(0o755)
+    note = f"{closed}: cannot read: Permission denied"
+    assert (run.code, run.err, document["note"]) == (code, "", note)
+    assert f"note: {note}\n" in run.out
+    (found,) = document["sources" if "sources" in document else "tables"]
+    assert Path(found.get("path", found.get("table"))).name == "table"
+    assert (alone.code, sentence_of(alone)) == (2, note)

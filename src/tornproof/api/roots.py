@@ -13,17 +13,17 @@ from tornproof.api.steady import verify_until_stable
 from tornproof.harness.common.verdict import Phase, Verdict
 from tornproof.harness.parallel.tasks import Exploration, explore, explore_here
 from tornproof.harness.parallel.workers import Task, Worker
-from tornproof.impl.errors import BusyError, Problem, TornproofError, UsageError, counted
+from tornproof.impl.errors import BusyError, Problem, TornproofError, counted
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.table import open_table
-from tornproof.impl.table.tables_below import tables_below
+from tornproof.impl.table.tables_below import names_below
 from tornproof.impl.txn.sequencer import pending_transaction_count
-from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.verify.verify import TableReport
 
 TABLES_OF_TASK = 16
 PROBLEMS_KEPT = 20
 """Of a table, so that ten thousand damaged ones fit into memory."""
+NOT_ALL_READ = "; not all directories could be read"
 _NAME = "tables"
 T = TypeVar("T")
 Found = TypeVar("Found")
@@ -69,7 +69,7 @@ class TableSummary:
 class RootReport:
     """The tables below a root, the worst first; `interrupted_by` a signal, so that some are missing.
 
-    `note` says why tables are missing otherwise.
+    `note` says why tables are missing otherwise, and `closed` which directories could not be read.
     """
 
     root: str
@@ -77,14 +77,15 @@ class RootReport:
     tables: list[TableSummary] = field(default_factory=list)
     interrupted_by: signal.Signals | None = None
     note: str = ""
+    closed: str = ""
 
     @property
     def verdict(self) -> Verdict:
-        """INVALID if a table is damaged, else UNKNOWN if one could not be verified or is missing, else VALID."""
+        """INVALID if a table is damaged, else UNKNOWN if one is, or may be, missing or not verified, else VALID."""
         verdicts = {table.verdict for table in self.tables}
         if Verdict.INVALID in verdicts:
             return Verdict.INVALID
-        is_whole = len(self.tables) == self.table_count
+        is_whole = len(self.tables) == self.table_count and not self.closed
         return Verdict.VALID if is_whole and verdicts <= {Verdict.VALID} else Verdict.UNKNOWN
 
     @property
@@ -99,23 +100,12 @@ class RootReport:
             (counts[Verdict.VALID], "sound"),
         )
         said = ", ".join(f"{count:,} {word}" for count, word in parts if count)
-        return f"of {counted(self.table_count, 'table')}: {said}"
-
-
-def names_below(root: str) -> list[str]:
-    """Return the tables below a directory, relative to it; raises UsageError if there is none, or one is closed."""
-    try:
-        names = [str(path.relative_to(root)) for path in tables_below(Path(root))]
-    except OSError as error:
-        raise UsageError(f"{error.filename or root}: cannot read: {error.strerror or error}") from error
-    if not names:
-        raise UsageError(f"{root}: holds no table: there is no {TXN_FILE} in it or below it")
-    return names
+        return f"of {counted(self.table_count, 'table')}: {said}{NOT_ALL_READ if self.closed else ''}"
 
 
 def verify_root(root: str, *, quick: bool, workers: int, on_progress: OnTables = _ignored) -> RootReport:
-    """Verify every table below a directory; raises UsageError if there is none, or one cannot be entered."""
-    names = names_below(root)
+    """Verify every table below a directory; raises UsageError if there is none."""
+    names, closed = names_below(root)
     below = look_below(names, _summaries, (root, quick), workers=workers, on_progress=on_progress)
     return RootReport(
         root=root,
@@ -123,6 +113,7 @@ def verify_root(root: str, *, quick: bool, workers: int, on_progress: OnTables =
         tables=sorted(below.found, key=lambda table: (-table.verdict, table.table)),
         interrupted_by=below.interrupted_by,
         note=below.note,
+        closed=closed,
     )
 
 

@@ -45,7 +45,7 @@ def root_document(report: RootReport) -> dict[str, Any]:
         "root": report.root,
         "verdict": report.verdict.name,
         "sentence": report.sentence,
-        "note": report.note,
+        "note": "; ".join(filter(None, (report.note, report.closed))),
         "table_count": report.table_count,
         "tables": [msgspec.to_builtins(table) | {"verdict": table.verdict.name} for table in report.tables],
     }
@@ -61,8 +61,8 @@ def print_root(console: Console, report: RootReport) -> None:
     console.print(grid)
     if len(report.tables) > TABLES_SHOWN:
         console.print(f"and {len(report.tables) - TABLES_SHOWN:,} more tables (--json lists them all)")
-    if report.note:
-        console.print(f"note: {report.note}")
+    for note in filter(None, (report.note, report.closed)):
+        console.print(f"note: {visible(note)}")
     console.print(Text.assemble(f"{visible(report.root)}: ", (report.sentence, STYLES[report.verdict])))
 
 

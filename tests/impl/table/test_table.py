@@ -1,6 +1,8 @@
 """A table is opened from its directory; what is no table is said in a sentence, and left-over directories are found."""
 
-from collections.abc import Callable
+import errno
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import golden_data
@@ -10,11 +12,12 @@ import table_builder as tb
 from msgspec.structs import replace
 from rejections import rejection
 
-from tornproof.impl.errors import NotATableError
+from tornproof.impl.errors import NotATableError, UsageError
 from tornproof.impl.layout.meta import MetaHeader
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.metadata_file import PartitionBy
 from tornproof.impl.table.table import Table, open_table
+from tornproof.impl.table.tables_below import is_root, names_below
 from tornproof.impl.types.questdb import TypeTag
 
 CopyOf = Callable[[str], Path]
@@ -142,3 +145,28 @@ def test_files_of_a_partition_lie_in_its_directory(copy_of: CopyOf) -> None:
     files = table.files_of(table.transaction().partitions[0])
     assert (files.name, files.path) == ("2024-01-01.1", f"{table.path}/2024-01-01.1")
     assert files.has_pm()
+
+
+def test_tables_beside_a_directory_that_cannot_be_read_or_is_gone_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Either ended the search, also a directory that was removed between its listing and its turn."""
+
+    def listed(directory: Path) -> Iterator[Path]:
+        if directory.name == "closed":
+            raise PermissionError(errno.EACCES, "Permission denied", str(directory))
+        if directory.name == "dropped":
+            directory.rmdir()
+        return all_of(directory)
+
+    for name in ("closed", "dropped", "table"):
+        (tmp_path / name).mkdir()
+    all_of = Path.iterdir
+    monkeypatch.setattr(Path, "iterdir", listed)
+    note = f"{tmp_path}/closed: cannot read: Permission denied"
+    assert is_root(str(tmp_path))
+    with pytest.raises(UsageError, match=re.escape(note)):
+        names_below(str(tmp_path))
+    (tmp_path / "dropped").mkdir()
+    (tmp_path / "table/_txn").touch()
+    assert names_below(str(tmp_path)) == (["table"], note)

@@ -260,7 +260,9 @@ def without_locks(*_: object) -> NoReturn:
     raise OSError(errno.ENOLCK, "")
 
 
-@pytest.mark.parametrize(("owner", "name", "substitute"), [(sys, "platform", "darwin"), (fcntl, "fcntl", without_locks)])
+@pytest.mark.parametrize(
+    ("owner", "name", "substitute"), [(sys, "platform", "darwin"), (fcntl, "fcntl", without_locks)]
+)
 def test_without_locks_readers_go_unpinned_and_writers_are_rejected(
     storage: OperatingSystemStorage,
     table: Path,

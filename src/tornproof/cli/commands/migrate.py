@@ -94,7 +94,7 @@ def migrate(
     json_target: JsonOption = None,
 ) -> int:
     """Create the _pm of every parquet partition that has none, from its committed data.parquet."""
-    sources = find_sources(path)
+    sources, closed = find_sources(path)
     settings = settings_of(conf)
     if master is None and conf:
         raise UsageError("--conf is for Spark, and needs --master")
@@ -122,14 +122,16 @@ def migrate(
                 done.extend(found)
         if report is not None:
             write_dataset(done, report)
-        is_complete = _are_complete(done) and len(done) == len(sources)
-        document = report_document(path, done, is_complete=is_complete, out=out, dry_run=dry_run, mode=mode)
+        is_complete = _are_complete(done) and len(done) == len(sources) and not closed
+        note = "; ".join(filter(None, (note, closed)))
+        document = report_document(path, done, is_complete=is_complete, note=note, out=out, dry_run=dry_run, mode=mode)
         write_json_list(document, "sources", map(_source_document, done), json_target)
         console = result_console(json_target)
         print_report(console, path, done, dry_run=dry_run)
         if len(done) < len(sources):
-            why = f": {note}" if note else ""
-            console.print(f"not begun: {counted(len(sources) - len(done), 'table')}{why}")
+            console.print(f"not begun: {counted(len(sources) - len(done), 'table')}")
+        if note:
+            console.print(f"note: {visible(note)}")
     if interrupted_by is not None:
         signal.raise_signal(interrupted_by)
     return ExitCode.VALID if is_complete else ExitCode.INVALID
@@ -272,7 +274,7 @@ def _published(
 
 
 def report_document(
-    path: str, done: Spool[Migration], *, is_complete: bool, out: str | None, dry_run: bool, mode: Mode
+    path: str, done: Spool[Migration], *, is_complete: bool, note: str, out: str | None, dry_run: bool, mode: Mode
 ) -> dict[str, Any]:
     """Return the JSON form of a report (docs/migration.md), without its sources."""
     return {
@@ -282,6 +284,7 @@ def report_document(
         "dry_run": dry_run,
         "out": out,
         "complete": is_complete,
+        "note": note,
         "counts": {"sources": len(done), **_counts(done)},
     }
 

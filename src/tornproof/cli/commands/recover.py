@@ -25,7 +25,7 @@ from tornproof.impl.repair.kept import KEPT_DIRECTORY
 from tornproof.impl.repair.repair import Action, ActionKind, RepairReport, forget_kept, repair_table
 from tornproof.impl.storage.holders import OpenFiles
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
-from tornproof.impl.table.tables_below import is_root
+from tornproof.impl.table.tables_below import is_root, names_below
 
 LINES_SHOWN = 500
 URGENCIES = ("with problems that cannot be repaired", "not looked at", "to recover", "with nothing to do")
@@ -70,9 +70,9 @@ def recover(
 def _recoveries_below(root: str, workers: int, json_target: str | None) -> int:
     """Say what would be done to each table below a directory, those that need most first; changes nothing."""
     # This imports worker processes, which takes longer than recovering a small table.
-    from tornproof.api.roots import look_below, names_below
+    from tornproof.api.roots import NOT_ALL_READ, look_below
 
-    names = names_below(root)
+    names, closed = names_below(root)
     with progress_bar() as progress:
         task = progress.add_task("recovering", total=len(names))
         below = look_below(
@@ -88,7 +88,9 @@ def _recoveries_below(root: str, workers: int, json_target: str | None) -> int:
     left = len(names) - len(documents)
     named = (*zip(counts, URGENCIES, strict=True), (left, "not begun"))
     sentence = f"of {counted(len(names), 'table')}: " + ", ".join(f"{count:,} {word}" for count, word in named if count)
-    verdict = Verdict.INVALID if counts[0] else Verdict.UNKNOWN if counts[1] or left else Verdict.VALID
+    sentence += NOT_ALL_READ if closed else ""
+    verdict = Verdict.INVALID if counts[0] else Verdict.UNKNOWN if counts[1] or left or closed else Verdict.VALID
+    notes = [*filter(None, (below.note, closed))]
     write_json(
         {
             "format": 1,
@@ -96,7 +98,7 @@ def _recoveries_below(root: str, workers: int, json_target: str | None) -> int:
             "dry_run": True,
             "verdict": verdict.name,
             "sentence": sentence,
-            "note": below.note,
+            "note": "; ".join(notes),
             "table_count": len(names),
             "tables": documents,
         },
@@ -109,8 +111,8 @@ def _recoveries_below(root: str, workers: int, json_target: str | None) -> int:
     console.print(grid)
     if len(documents) > LINES_SHOWN:
         console.print(f"and {len(documents) - LINES_SHOWN:,} more tables (--json lists them all)")
-    if below.note:
-        console.print(f"note: {below.note}")
+    for note in notes:
+        console.print(f"note: {visible(note)}")
     console.print(f"{visible(root)}: {sentence}")
     if below.interrupted_by is not None:
         signal.raise_signal(below.interrupted_by)

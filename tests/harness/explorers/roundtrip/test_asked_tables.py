@@ -15,7 +15,7 @@ from tornproof.impl.read.row_group import _Group
 @pytest.mark.parametrize(
     ("location", "broken", "kinds"),
     [
-        ("table.tables_below:_is_directory", lambda entry: entry.is_dir() and not entry.is_symlink(), {"below"}),
+        ("table.tables_below:is_table", lambda directory: (directory / "_txn").exists(), {"below"}),
         ("table.indexed_columns:indexed_columns", lambda _: (), {"advice"}),
     ],
 )

@@ -32,6 +32,9 @@ print(tornproof.verify("trades").sound, tornproof.check("trades", effort="small"
 An argument of another type than its own is rejected before anything is done, in a sentence that names it. The error is
 UsageError, but for a new table TableRejectedError, for rows RowsRejectedError, for a writer's options one that is also
 ValueError, and for `check` ValueError alone. Numbers may be NumPy's, and a list is any collection but a text.
+
+A relative path is looked up once, from the working directory of the call: a table, its snapshots and its writers stay
+the same wherever the process goes. Results and messages have the whole path.
 """
 
 

@@ -7,6 +7,7 @@ import datetime
 import os
 import pickle
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from written_tables import leave_between
 
 import tornproof
 from tornproof.api.tables import SnapshotReleasedError
+from tornproof.harness.common.verdict import Verdict
 from tornproof.impl.query.time_search import TimeTextError
 from tornproof.impl.read.reader import RepeatedColumnError, UnknownColumnError
 from tornproof.impl.table.create import TableRejectedError
@@ -313,3 +315,57 @@ def test_names_of_types_and_codes_lead_to_each_other(questdb_data: Path) -> None
     assert found.metadata is not None
     codes = [column.type for column in found.metadata.columns]
     assert [type_code(type_name(code)) for code in codes] == codes and len(codes) > 20
+
+
+def test_a_table_stays_the_same_when_the_process_changes_its_working_directory(
+    table: tornproof.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A snapshot read the rows of another table, and a commit whose lock was in one table went into the other."""
+    (tmp_path / "other").mkdir()
+    shutil.copytree(table.path, tmp_path / "other/t")
+    monkeypatch.chdir(tmp_path)
+    opened, made = tornproof.open("t"), tornproof.create("u", COLUMNS, timestamp="ts")
+    with opened.snapshot() as snapshot, opened.writer(allow_parquet_last=True) as writer:
+        writer.write(rows(4))
+        monkeypatch.chdir("other")
+        assert writer.commit() == opened.version == 2 and tornproof.open("t").version == 1
+        shutil.rmtree("t")
+        assert snapshot.to_arrow()["v"].to_pylist() == [1, 2, 3]
+    assert (opened.path, made.path) == (f"{tmp_path}/t", f"{tmp_path}/u")
+    assert tornproof.verify(opened.path).sound and made.version == 0
+
+
+def test_a_relative_path_is_one_below_the_working_directory_also_behind_a_link_and_at_the_root(
+    table: tornproof.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a/b").mkdir(parents=True)
+    (tmp_path / "a/b/link").symlink_to(tmp_path)
+    monkeypatch.chdir(tmp_path / "a/b")
+    # What is beside the target of a link, and not beside the link.
+    found = f"link/../{tmp_path.name}/t"
+    assert tornproof.open(found).version == 1 and tornproof.verify(found).table == f"{tmp_path}/a/b/{found}"
+    assert tornproof.check(found, only=["verify"], effort="small").verdict is Verdict.VALID
+    monkeypatch.chdir("/")
+    assert tornproof.open(table.path[1:]).path == table.path
+
+
+@pytest.mark.parametrize(
+    "operation", [tornproof.open, tornproof.verify, tornproof.recover, tornproof.migrate, tornproof.check]
+)
+def test_a_working_directory_that_was_removed_is_an_error_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operation: Callable[[str], object]
+) -> None:
+    (tmp_path / "removed").mkdir()
+    monkeypatch.chdir(tmp_path / "removed")
+    (tmp_path / "removed").rmdir()
+    with pytest.raises(tornproof.FileMissingError, match="t: cannot look up from the working directory: it is not th"):
+        operation("t")
+
+
+@pytest.mark.parametrize("operation", [tornproof.open, tornproof.verify, tornproof.recover, tornproof.migrate])
+def test_an_empty_path_is_none_of_the_working_directory(
+    table: tornproof.Table, monkeypatch: pytest.MonkeyPatch, operation: Callable[[str], object]
+) -> None:
+    monkeypatch.chdir(table.path)
+    with pytest.raises(tornproof.NotATableError):
+        operation("")

@@ -12,13 +12,13 @@ from tornproof.impl.storage.operating_system import OperatingSystemStorage
 
 
 def capture_until_stable(table: str) -> tuple[str, DiskImage]:
-    """Return a table's absolute path and its files, copied into memory, all of one committed version.
+    """Return a table's real path and its files, copied into memory, all of one committed version.
 
     Raises as `until_stable` and `capture_table` do.
     """
     storage = OperatingSystemStorage()
-    # An image is keyed by plain text; POSIX lets a path keep two leading slashes.
-    path = "/" + os.path.abspath(table).lstrip("/")  # noqa: PTH100
+    # An image is keyed by plain text, `link/..` is where a link leads, and POSIX lets a path keep two leading slashes.
+    path = "/" + os.path.realpath(table).lstrip("/")
     return path, until_stable(
         storage, path, lambda: capture_table(storage, path), lambda copy: complaint_of(copy, path)
     )

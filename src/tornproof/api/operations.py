@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tornproof.api.captured import capture_or_make
 from tornproof.api.holders import MIGRATED_OFFLINE, RECOVERED_OFFLINE, demand_offline
 from tornproof.api.steady import verify_until_stable
-from tornproof.api.tables import TablePath
+from tornproof.api.tables import TablePath, whole_path
 from tornproof.harness.check import CheckQuestion, bounds_of, check_image
 from tornproof.harness.common.effort import DEFAULT, EFFORT_MAX, EFFORTS, SEED_MAX, effort_of
 from tornproof.harness.parallel.tasks import Outcome
@@ -34,7 +34,7 @@ def verify(path: TablePath, *, quick: bool = False) -> TableReport:
     skips the pages of data.parquet. A server may be writing: problems count once two attempts agree on them. Raises
     NotATableError, UnsupportedError, StorageError, and BusyError if the files keep changing.
     """
-    return verify_until_stable(OperatingSystemStorage(), os.fsdecode(path), quick=quick)
+    return verify_until_stable(OperatingSystemStorage(), whole_path(path), quick=quick)
 
 
 @demanding_types(UsageError)
@@ -45,7 +45,7 @@ def recover(path: TablePath, *, dry_run: bool = False) -> RepairReport:
     bytes are kept beside the files. Raises UsageError and BusyError while another process has the table open,
     IndexedColumnError, NotATableError, StorageError.
     """
-    table = os.fsdecode(path)
+    table = whole_path(path)
     demand_offline(table, because=RECOVERED_OFFLINE, writes=not dry_run)
     return repair_table(OperatingSystemStorage(), table, dry_run=dry_run)
 
@@ -57,7 +57,7 @@ def migrate(path: TablePath, *, dry_run: bool = False) -> Migration:
     `migration.partitions` has the outcome of each, `migration.is_complete` whether none was rejected. Raises
     UsageError and BusyError while another process has the table open, NotATableError, StorageError.
     """
-    table = os.fsdecode(path)
+    table = whole_path(path)
     demand_offline(table, because=MIGRATED_OFFLINE, writes=not dry_run)
     return migrate_table(OperatingSystemStorage(), table, dry_run=dry_run)
 
@@ -79,10 +79,10 @@ def extend(
     UnsupportedError for an extension that is not ours, UsageError where the result would replace the data.parquet of a
     partition and for chunks that are gone, BusyError, StorageError, and ValueError for another form.
     """
-    target = None if out is None else os.fsdecode(out)
+    target = None if out is None else whole_path(out)
     form = None if footer is None else FooterForm(footer)
     chunks = None if encoding is None else ChunkForm(encoding)
-    return change_footer_form(OperatingSystemStorage(), os.fsdecode(path), form, chunks=chunks, out=target)
+    return change_footer_form(OperatingSystemStorage(), whole_path(path), form, chunks=chunks, out=target)
 
 
 @demanding_types(UsageError)
@@ -93,7 +93,7 @@ def column(path: TablePath, name: str) -> ColumnValues:
     `doubts` say for each which encoding it was and why. Raises CorruptError, UnsupportedError for other columns,
     UsageError if there is no such column, StorageError.
     """
-    label = os.fsdecode(path)
+    label = whole_path(path)
     with OperatingSystemStorage().open_for_reading(label) as file:
         decoded = read_file_footer(file.pread, file.size_bytes(), file=label).decoded()
         return read_column_values(file.pread, decoded, name, file=label)
@@ -108,7 +108,7 @@ def footer(path: TablePath, *, mapped: bool = False) -> FileFooter:
     large footer a chunk is found many times as fast, but the system kills a process that uses a file which another one
     has cut meanwhile. Raises CorruptError, UnsupportedError, StorageError.
     """
-    label = os.fsdecode(path)
+    label = whole_path(path)
     with OperatingSystemStorage().open_for_reading(label) as file:
         size_bytes = file.size_bytes()
         if not mapped or not size_bytes:
@@ -141,7 +141,7 @@ def check(
     factor = effort_of(effort)
     if factor is None:
         raise ValueError(f"effort: expected {', '.join(EFFORTS)} or 1 to {EFFORT_MAX:,}, found {effort!r}")
-    table = None if path is None else os.fsdecode(path)
+    table = None if path is None else whole_path(path)
     if table == "":
         raise ValueError(f"path: {EMPTY_PATH}")
     table, image, start_error = capture_or_make(table)

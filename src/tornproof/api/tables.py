@@ -6,6 +6,7 @@ import datetime
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NoReturn, Self
 
 import numpy as np
@@ -18,6 +19,7 @@ from tornproof.impl.query.time_search import TimeRange
 from tornproof.impl.read import reader
 from tornproof.impl.read.decoding import by_threads
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.storage.operating_system_file import TranslateOsErrors
 from tornproof.impl.table.create import NewColumn, TableRejectedError, create_table
 from tornproof.impl.table.metadata_file import SYMBOL_CAPACITY, PartitionBy
 from tornproof.impl.table.table import Table as TableDirectory
@@ -40,7 +42,8 @@ class SnapshotReleasedError(TornproofError):
 class Table:
     """A table on disk; every property is read anew.
 
-    `path` is its directory. Returned by `open` and `create`.
+    `path` is its directory, whole also where a relative one was given, so that the table stays the same when the
+    process changes its working directory. Returned by `open` and `create`.
     """
 
     path: str
@@ -230,7 +233,7 @@ def open(path: TablePath) -> Table:
 
     A server may have it open; nothing is written.
     """
-    table = Table(os.fsdecode(path))
+    table = Table(whole_path(path))
     table._directory()
     return table
 
@@ -278,11 +281,24 @@ def create(
     intervals = {each.name: each for each in PartitionBy}
     if partition_by.upper() not in intervals:
         raise TableRejectedError(f"partition_by: expected one of {', '.join(intervals)}, found {partition_by!r}")
-    directory = os.fsdecode(path)
+    directory = whole_path(path)
     create_table(
         OperatingSystemStorage(), directory, made, timestamp=timestamp, partition_by=intervals[partition_by.upper()]
     )
     return Table(directory)
+
+
+def whole_path(path: TablePath) -> str:
+    """Return a path that stays right when the working directory changes; an empty one stays empty, to be refused.
+
+    Raises FileMissingError for a relative path where the working directory was removed.
+    """
+    given = os.fsdecode(path)
+    if not given or given.startswith("/"):
+        return given
+    with TranslateOsErrors(given, "look up from the working directory"):
+        # Nothing is resolved: what `..` means behind a link is for the system to say.
+        return f"{str(Path.cwd()).rstrip('/')}/{given}"
 
 
 def _time_text(time: Time | None) -> str | None:

@@ -295,6 +295,7 @@ def open_snapshot(table: Table, reader: ReaderProtocol = HARDENED_READER) -> Sna
 
 def snapshot_of(table: Table, transaction: Transaction, reader: ReaderProtocol = HARDENED_READER) -> Snapshot:
     """Return a snapshot of a version that was read before, such as a pinned one."""
+    transaction = table.without_left_over(transaction)
     if table.metadata is not None:
         timestamp_id = table.metadata.timestamp_id
         columns = tuple(

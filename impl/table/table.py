@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import msgspec
+from msgspec.structs import replace
 
 from tornproof.impl.errors import CorruptError, NotATableError
 from tornproof.impl.storage.interface import EntryKind, ReadableStorage
 from tornproof.impl.table.metadata_file import META_FILE, PartitionBy, TableMetadata, read_metadata_file
 from tornproof.impl.table.partition import PartitionFiles
 from tornproof.impl.table.partition_names import UNPARTITIONED_DIRECTORY, directory_names, looks_like_partition
-from tornproof.impl.txn.transaction import TXN_FILE, Partition, Transaction, safe_read
+from tornproof.impl.txn.transaction import (
+    TXN_FILE,
+    Partition,
+    Transaction,
+    check_directory,
+    may_be_left_over,
+    safe_read,
+)
 
 METADATA_VERSION_MASK = (1 << 32) - 1
 """Of STRUCTURE_VERSION in `_txn`, whose low half is METADATA_VERSION in `_meta`."""
@@ -30,7 +38,19 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 
     def transaction(self) -> Transaction:
         """Return the current committed version; raises as `safe_read` does."""
-        return safe_read(self.storage, f"{self.path}/{TXN_FILE}")
+        return self.without_left_over(safe_read(self.storage, f"{self.path}/{TXN_FILE}"))
+
+    def without_left_over(self, transaction: Transaction) -> Transaction:
+        """Return a version without the entry of an empty table without intervals, which servers neither write nor read.
+
+        It has what an earlier record left there. Raises CorruptError if any other entry cannot be right.
+        """
+        if not may_be_left_over(transaction.record, len(transaction.partitions)):
+            return transaction
+        if self.metadata is not None and self.metadata.partition_by is PartitionBy.NONE:
+            return replace(transaction, partitions=())
+        check_directory(transaction.partitions[0], transaction.version)
+        return transaction
 
     def is_of(self, transaction: Transaction) -> bool:
         """Whether `metadata` is that of the version, as far as both have one."""

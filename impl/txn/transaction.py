@@ -17,6 +17,8 @@ TXN_FILE = "_txn"
 AREA_ALIGNMENT_BYTES = 8
 AREA_LIMIT_BYTES = 64 * 1024 * 1024
 RECORD_LIMIT_BYTES = 2 * 1024 * 1024
+NO_TIME = -1 << 63
+"""MAX_TIMESTAMP of a table without rows."""
 SPIN_SECONDS = 1.0
 SPIN_PAUSE_SECONDS = 0.001
 HEADER_BYTES = layout.BaseHeader.layout.size_bytes
@@ -245,6 +247,22 @@ def _decode_area(window: memoryview, area: Area, version: int, file: str) -> Tra
     )
 
 
+def may_be_left_over(record: layout.TransactionRecord, entry_count: int) -> bool:
+    """Whether the only entry may have bytes of an earlier record, because the table is empty (docs/format.md#_txn).
+
+    Two fields have to say so: a flipped bit in a number of rows would hide them otherwise.
+    """
+    return entry_count == 1 and not record.transient_row_count and record.max_timestamp == NO_TIME
+
+
+def check_directory(partition: Partition, version: int, *, file: str = TXN_FILE) -> None:
+    """Raise CorruptError if the partition's directory is named after the committed version, or after a later one."""
+    if partition.name_txn >= version:
+        # Else the next commit, which names directories after this version, would take a live one for its own.
+        at = layout.PartitionEntry.at(file, partition.entry_offset_bytes)
+        raise at.corrupt("name_txn", f"less than {version}, the version", partition.name_txn)
+
+
 def _check_record(record: layout.TransactionRecord, area: Area, version: int, file: str) -> None:
     at = partial(layout.TransactionRecord.at, file, area.record_offset)
     if record.txn != version:
@@ -269,10 +287,6 @@ def _decode_partitions(
         if partitions and entry.timestamp <= partitions[-1].timestamp:
             expected = f"more than {partitions[-1].timestamp}, the partition before"
             raise CorruptError(file, "TIMESTAMP of a partition", offset_bytes, expected, entry.timestamp)
-        if entry.name_txn >= record.txn:
-            # Else the next commit, which names directories after this version, would take a live one for its own.
-            expected = f"less than {record.txn}, the version"
-            raise layout.PartitionEntry.at(file, offset_bytes).corrupt("name_txn", expected, entry.name_txn)
         partitions.append(
             Partition(
                 timestamp=entry.timestamp,
@@ -284,6 +298,9 @@ def _decode_partitions(
                 row_count_offset_bytes=transient_offset if is_last else offset_bytes + stored_offset,
             )
         )
+        # Whether one that may be left over is in a table without intervals, only `Table.without_left_over` knows.
+        if not may_be_left_over(record, (len(window) - start) // ENTRY_BYTES):
+            check_directory(partitions[-1], record.txn, file=file)
     return tuple(
         replace(partition, next_timestamp=following.timestamp)
         for partition, following in itertools.pairwise(partitions)

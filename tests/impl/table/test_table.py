@@ -3,6 +3,7 @@
 import errno
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import golden_data
@@ -14,11 +15,19 @@ from rejections import rejection
 
 from tornproof.impl.errors import NotATableError, UsageError
 from tornproof.impl.layout.meta import MetaHeader
+from tornproof.impl.layout.txn import PARQUET_FORMAT, BaseHeader, PartitionEntry, TransactionRecord
+from tornproof.impl.migrate.table_migration import migrate_table
+from tornproof.impl.read.reader import open_snapshot, snapshot_of
+from tornproof.impl.repair.repair import repair_table
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.metadata_file import PartitionBy
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.table.tables_below import is_root, names_below
+from tornproof.impl.txn.pins import pin_committed
+from tornproof.impl.txn.transaction import safe_read
+from tornproof.impl.txn.write import I64_MAX, I64_MIN
 from tornproof.impl.types.questdb import TypeTag
+from tornproof.impl.verify.verify import verify_table
 
 CopyOf = Callable[[str], Path]
 TABLES = tuple(
@@ -138,6 +147,53 @@ def test_the_one_directory_of_a_table_without_intervals_is_in_use(
     table = opened(tmp_path)
     assert table.transaction().partitions == ()
     assert table.unreferenced_directories(table.transaction()) == ("2024-01-01", *left_over)
+
+
+def emptied(path: Path, partition_by: PartitionBy, entry: PartitionEntry, **fields: int) -> Table:
+    """Return a table without rows whose only entry is this one."""
+    types = {"ts": TypeTag.TIMESTAMP}
+    meta = pm.set_field(tb.meta(types), MetaHeader, 0, "partition_by", partition_by)
+    txn = tb.txn(rows=0, token=0, entries=[entry.pack()])
+    for name, value in ({"min_timestamp": I64_MAX, "max_timestamp": I64_MIN} | fields).items():
+        txn = pm.set_field(txn, TransactionRecord, BaseHeader.layout.size_bytes, name, value)
+    tb.BuiltTable(files=tb.beside(types) | {"_txn": txn, "_meta": meta}).write_to(path)
+    return opened(path)
+
+
+LEFT_OVER = (
+    # As a server left them in a table with three symbol columns, in one with none, and as one with one would be.
+    PartitionEntry(timestamp=I64_MAX, row_count_and_flags=1 << 63, name_txn=1, token=0),
+    PartitionEntry(timestamp=1, row_count_and_flags=1, name_txn=0, token=I64_MAX),
+    PartitionEntry(timestamp=0, row_count_and_flags=0, name_txn=I64_MAX, token=I64_MIN),
+    PartitionEntry(timestamp=I64_MIN, row_count_and_flags=PARQUET_FORMAT.put(0, 1), name_txn=0, token=4096),
+)
+
+
+@pytest.mark.parametrize("entry", LEFT_OVER)
+def test_what_an_earlier_record_left_in_an_empty_table_without_intervals_is_no_partition(
+    entry: PartitionEntry, tmp_path: Path
+) -> None:
+    """A table that a server truncated and then altered was called damaged, and could not be read."""
+    table, storage = emptied(tmp_path, PartitionBy.NONE, entry), OperatingSystemStorage()
+    with pin_committed(storage, str(tmp_path)) as pin:
+        for snapshot in (open_snapshot(table), snapshot_of(table, pin.transaction)):
+            assert list(snapshot.batches()) == [] and snapshot.native_partitions == ()
+    report, repaired = verify_table(table), repair_table(storage, str(tmp_path), dry_run=True)
+    assert report.sound and not report.partitions and not repaired.actions and not repaired.problems
+    migration = migrate_table(storage, str(tmp_path), dry_run=True)
+    assert not migration.partitions and not migration.native_count
+
+
+def test_the_entry_of_a_table_that_is_not_empty_or_has_intervals_counts(tmp_path: Path) -> None:
+    """One flipped bit in the number of rows would hide them."""
+    *_, future, parquet = LEFT_OVER
+    lost = emptied(tmp_path, PartitionBy.NONE, parquet, max_timestamp=5)
+    assert len(lost.transaction().partitions) == 1 and not verify_table(lost).sound
+    table = emptied(tmp_path, PartitionBy.DAY, future)
+    transaction = safe_read(table.storage, f"{table.path}/_txn")
+    for each in (table, replace(table, metadata=None)):
+        for ask in (each.transaction, partial(snapshot_of, each, transaction)):
+            assert rejection(ask).field == "NAME_TXN"
 
 
 def test_files_of_a_partition_lie_in_its_directory(copy_of: CopyOf) -> None:

@@ -288,22 +288,29 @@ def _names_below(top: str) -> Iterator[tuple[str, int]]:
     pending, start = [(False, False, top)], len(top.rstrip("/")) + 1
     while pending:
         hides, links, directory = heapq.heappop(pending)
-        status = Path(directory).stat()
-        if (status.st_dev, status.st_ino) in entered:
-            continue
-        entered.add((status.st_dev, status.st_ino))
-        with os.scandir(directory) as entries:
-            for entry in entries:
-                try:
-                    status = entry.stat()
-                except OSError as error:
-                    if error.errno in LEADS_NOWHERE:
-                        continue
-                    raise
-                if stat.S_ISDIR(status.st_mode):
-                    heapq.heappush(pending, (hides or is_hidden(entry.name), links or entry.is_symlink(), entry.path))
-                elif stat.S_ISREG(status.st_mode):
-                    yield entry.path[start:], status.st_size
+        try:
+            status = Path(directory).stat()
+            if (status.st_dev, status.st_ino) in entered:
+                continue
+            entered.add((status.st_dev, status.st_ino))
+            with os.scandir(directory) as opened:
+                entries = list(opened)
+        except OSError as error:
+            # One below that was removed meanwhile holds nothing; the one that was named has to be there.
+            if directory != top and error.errno in LEADS_NOWHERE:
+                continue
+            raise
+        for entry in entries:
+            try:
+                status = entry.stat()
+            except OSError as error:
+                if error.errno in LEADS_NOWHERE:
+                    continue
+                raise
+            if stat.S_ISDIR(status.st_mode):
+                heapq.heappush(pending, (hides or is_hidden(entry.name), links or entry.is_symlink(), entry.path))
+            elif stat.S_ISREG(status.st_mode):
+                yield entry.path[start:], status.st_size
 
 
 def local_path(location: Location | None) -> Path | None:

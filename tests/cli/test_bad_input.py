@@ -352,10 +352,12 @@ def test_a_directory_that_may_not_be_read_hides_no_table_beside_it(
     document = tornproof(*command.split(), open_folder, "--json", "-", user=user).document
     shutil.rmtree(table)
     alone = tornproof(*command.split(), open_folder, user=user)
+    bare = tornproof(command.split()[0], open_folder, user=user)
     closed.chmod(0o755)
     note = f"{closed}: cannot read: Permission denied"
     assert (run.code, run.err, document["note"]) == (code, "", note)
     assert f"note: {note}\n" in run.out
     (found,) = document["sources" if "sources" in document else "tables"]
     assert Path(found.get("path", found.get("table"))).name == "table"
-    assert (alone.code, sentence_of(alone)) == (2, note)
+    for nothing in (alone, bare):
+        assert (nothing.code, sentence_of(nothing)) == (2, note)

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fsspec import AbstractFileSystem
@@ -82,6 +83,26 @@ def test_no_directory_is_entered_twice_whatever_links_there_are(tmp_path: Path) 
     expected = ["_v/b.d/three", "a/one", "a/uno", "current/two"]
     assert [(file.relative_to(location_of(tmp_path)), size) for file, size in found] == [(name, 1) for name in expected]
     assert [file.name for file in each_once(file for file, _ in found)] == ["three", "one", "two"]
+
+
+def test_a_directory_that_is_removed_meanwhile_has_no_files_and_one_that_was_named_has_to_be_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A listing beside a process that makes and removes directories ended in an error."""
+
+    def listed(directory: str) -> Any:
+        if directory.endswith("removed"):
+            Path(directory).rmdir()
+        return of_the_system(directory)
+
+    for name in ("kept", "removed"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "kept/file").touch()
+    of_the_system = os.scandir
+    monkeypatch.setattr(os, "scandir", listed)
+    assert location_of(tmp_path).files_below() == [(location_of(tmp_path / "kept/file"), 0)]
+    with pytest.raises(FileMissingError):
+        location_of(tmp_path / "removed").files_below()
 
 
 def test_a_name_on_this_machine_need_not_be_utf8(tmp_path: Path) -> None:

@@ -280,6 +280,8 @@ def _decode_partitions(
     partitions: list[Partition] = []
     transient_offset = record_offset + layout.TransactionRecord.layout.offset_of("transient_row_count")
     stored_offset = layout.PartitionEntry.layout.offset_of("row_count_and_flags")
+    # Whether one that may be left over is in a table without intervals, only `Table.without_left_over` knows.
+    is_in_use = not may_be_left_over(record, (len(window) - start) // ENTRY_BYTES)
     for offset_bytes in range(start, len(window), ENTRY_BYTES):
         entry = layout.PartitionEntry.unpack(window, offset_bytes, file=file)
         is_last = offset_bytes + ENTRY_BYTES == len(window)
@@ -298,8 +300,7 @@ def _decode_partitions(
                 row_count_offset_bytes=transient_offset if is_last else offset_bytes + stored_offset,
             )
         )
-        # Whether one that may be left over is in a table without intervals, only `Table.without_left_over` knows.
-        if not may_be_left_over(record, (len(window) - start) // ENTRY_BYTES):
+        if is_in_use:
             check_directory(partitions[-1], record.txn, file=file)
     return tuple(
         replace(partition, next_timestamp=following.timestamp)

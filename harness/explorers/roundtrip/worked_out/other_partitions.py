@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import struct
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from tornproof.harness.explorers.roundtrip.metadata.placed_partitions import GENERATED, PARQUET
+from tornproof.harness.explorers.roundtrip.metadata.transaction_files import Entry, of_entries
 from tornproof.harness.explorers.roundtrip.worked_out.changed_files import (
     PATH,
     Files,
@@ -30,10 +32,14 @@ from tornproof.impl.table.metadata_file import META_FILE, NAME_FILE
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.sequencer import SEQUENCER_FILE
+from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.verify.verify import verify_table
 
 FIRST, UNFINISHED = "2024-01-01.0", f"{PM_FILE}.recovering"
 LARGE_BYTES = (16 << 20) + 1
+PARTITION_BY, NO_INTERVALS, DAYS = 4, 3, 0
+"""Where `_meta` has the interval of partitions, and two of them."""
+NO_TIME, VERSION = -(1 << 63), 6
 
 
 def other_partitions() -> Iterator[Question]:
@@ -47,6 +53,23 @@ def other_partitions() -> Iterator[Question]:
         ):
             found = functools.partial(of, files_of)
             yield Question("other partitions", f"{words} a table {name}", found, expected)
+    # Servers neither write nor read the entry of an empty table without intervals, which has what was there before.
+    for interval, row_count, max_timestamp in itertools.product((NO_INTERVALS, DAYS), (0, 1), (NO_TIME, FIRST_TIME)):
+        is_read = (interval, row_count, max_timestamp) != (NO_INTERVALS, 0, NO_TIME)
+        table = f"a table with the intervals {interval}, {row_count} rows until {max_timestamp}"
+        for name_txn, token in ((-1, 1 << 40), (VERSION - 1, -1), (VERSION, 0)):
+            named = "CorruptError" if is_read and name_txn >= VERSION else int(is_read)
+            words = f"how many partitions has {table}, and an entry of directory {name_txn} with the token {token}"
+            found = functools.partial(_entry_count, interval, row_count, max_timestamp, name_txn, token)
+            yield Question("other partitions", words, found, named)
+
+
+def _entry_count(interval: int, row_count: int, max_timestamp: int, name_txn: int, token: int) -> Any:
+    entry = Entry(timestamp=FIRST_TIME, row_count=row_count, name_txn=name_txn, token=token)
+    version = of_entries([entry], min_timestamp=FIRST_TIME, max_timestamp=max_timestamp)
+    files = with_number({**two_days(), TXN_FILE: version.content()}, META_FILE, PARTITION_BY, interval)
+    table = open_table(storage_of(files), PATH)
+    return outcome_of(lambda: len(table.transaction().partitions))
 
 
 def _with_native_partition(*, is_there: bool) -> Files:

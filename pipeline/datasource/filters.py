@@ -42,6 +42,8 @@ from tornproof.pipeline.datasource.types import DECIMAL_DIGITS_MAX, UUID_BYTES
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 MICROSECOND = datetime.timedelta(microseconds=1)
 MICROSECONDS_IN_MILLISECOND = 1_000
+ROUNDED_DIGITS = 28
+"""PySpark rounds longer decimals to so many digits when it passes them."""
 
 _OPERATORS = {
     EqualTo: Operator.EQUAL,
@@ -126,7 +128,8 @@ def _value(column: SnapshotColumn, literal: Any) -> Fraction | Bound | None:
         case (Decimal(), Integers()):
             shape = valid_decimal_shape(column.type)
             is_decimal = shape is not None and shape.precision <= DECIMAL_DIGITS_MAX and literal.is_finite()
-            return Fraction(literal) * 10**shape.scale if shape is not None and is_decimal else None
+            is_exact = len(literal.as_tuple().digits) < ROUNDED_DIGITS
+            return Fraction(literal) * 10**shape.scale if shape is not None and is_decimal and is_exact else None
         case (int(), Integers()):
             is_counted = pa.types.is_integer(of) or (pa.types.is_timestamp(of) and of.unit == "ns")
             return literal if is_counted else None

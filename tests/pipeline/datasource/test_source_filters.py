@@ -94,6 +94,18 @@ def test_nan_lies_above_all_numbers_as_it_does_in_spark(given: Filter, expected:
     assert ["NaN" if value != value else value for value in found] == expected
 
 
+def test_decimals_that_pyspark_rounds_are_left_to_spark() -> None:
+    """A row with 38 digits was not found by its own value, of which 28 digits arrive."""
+    of = decimal_type(TypeTag.DECIMAL128, 38, 10)
+    value = Decimal("1234567890123456789012345678.9012345678")
+    rounded = Decimal(12345678901234567890123456789012345678) * Decimal(10) ** -10
+    assert rounded != value
+    for given in (EqualTo(X, rounded), LessThan(X, rounded), In(X, (Decimal(1), rounded))):
+        assert predicate_of([given], {"x": column_of(of)}) is None
+    exact = Decimal("12345678901234567.8901234567")
+    assert kept(of, [exact, value], LessThanOrEqual(X, exact)) == [exact]
+
+
 def test_filters_are_all_demanded() -> None:
     assert kept(TypeTag.LONG, [1, 2, 3], GreaterThan(X, 1), LessThan(X, 3)) == [2]
 

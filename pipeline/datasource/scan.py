@@ -37,7 +37,7 @@ from tornproof.pipeline.datasource.har import SUFFIX, Beginning, write_archive
 from tornproof.pipeline.datasource.options import OptionRejectedError, folder_of, path_of
 from tornproof.pipeline.datasource.plan import ReadRequest, explained
 from tornproof.pipeline.datasource.source import NAME, register
-from tornproof.pipeline.datasource.types import DECIMAL_DIGITS_MAX, spark_schema
+from tornproof.pipeline.datasource.types import DECIMAL_DIGITS_MAX, column_named, spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -225,9 +225,23 @@ def _value(column: SnapshotColumn, stored: _Stored | None) -> Column:
     missing = functions.lit(column.constant(1)[0].as_py())
     if stored is None:
         return missing
-    value = functions.col(f"`{stored.name.replace('`', '``')}`")
+    value = column_named(stored.name)
     if column.arrow_type == pa.uuid():
         digits = functions.lower(functions.hex(value))
         parts = [functions.substring(digits, start, length) for start, length in UUID_PARTS]
         return functools.reduce(lambda left, right: functions.concat(left, functions.lit("-"), right), parts)
+    value = _found_by_filters(value, column.arrow_type)
     return value if is_nullable(column.type) or not stored.is_optional else functions.coalesce(value, missing)
+
+
+def _found_by_filters(value: Column, of: pa.DataType) -> Column:
+    """Return a column as a computed value if Spark, which skips row groups by columns alone, would skip wrong ones."""
+    from pyspark.sql import functions
+
+    if pa.types.is_floating(of):
+        # To Spark NaN is above all numbers, and the bounds of a row group leave it out.
+        return functions.nanvl(value, value)
+    if pa.types.is_timestamp(of) and of.unit == "ms":
+        # For Parquet Spark cuts a literal of microseconds to milliseconds.
+        return functions.timestamp_millis(functions.unix_millis(value))
+    return value

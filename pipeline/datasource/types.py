@@ -18,6 +18,7 @@ from tornproof.impl.table.columns import SnapshotColumn
 from tornproof.impl.write.incoming_rows import cast_exactly
 
 if TYPE_CHECKING:
+    from pyspark.sql import Column
     from pyspark.sql.types import StructType
 
 DECIMAL_DIGITS_MAX = 38
@@ -64,6 +65,13 @@ def spark_schema(schema: pa.Schema) -> StructType:
     from pyspark.sql.pandas.types import from_arrow_schema
 
     return from_arrow_schema(spark_arrow_schema(schema))
+
+
+def column_named(name: str) -> Column:
+    """Return the column of a frame that has exactly this name, whatever characters it holds."""
+    from pyspark.sql import functions
+
+    return functions.col(f"`{name.replace('`', '``')}`")
 
 
 def to_spark(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:

@@ -203,6 +203,18 @@ def test_filters_find_the_same_rows_as_without_any_statistics(
         rows.unpersist()
 
 
+def test_filters_find_nan_and_times_between_two_milliseconds(spark: SparkSession, tmp_path: Path) -> None:
+    """Their row groups were skipped: bounds leave NaN out, and Spark cut the literals to milliseconds."""
+    path = new_table(tmp_path / "t", {"x": TypeTag.DOUBLE, "f": TypeTag.FLOAT, "d": TypeTag.DATE})
+    floats, dates = pa.array([1, np.nan, -0.0], pa.float32()), pa.array([-100, 100, 100], pa.timestamp("ms", tz="UTC"))
+    commit(path, {"ts": times_from(0, 3), "x": floats.cast(pa.float64()), "f": floats, "d": dates})
+    asked = {"x > 5": 1, "NOT (f <= 5)": 1, "f = float('NaN')": 1, "d > timestamp_micros(-100500)": 3}
+    asked |= {f"d {comparison} timestamp_micros(100500)": 3 for comparison in ("<", "!=")}
+    with scan(spark, str(path)) as frame:
+        assert {each: frame.where(each).count() for each in asked} == asked
+    assert_native(spark, path)
+
+
 def test_spark_itself_leaves_columns_and_row_groups_out(spark: SparkSession, table: Path) -> None:
     with scan(spark, str(table)) as frame:
         plan = frame.where("v = 5").select("v")._jdf.queryExecution().toString()

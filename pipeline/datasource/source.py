@@ -50,7 +50,7 @@ from tornproof.pipeline.datasource.options import (
 )
 from tornproof.pipeline.datasource.pins import held, hold_committed
 from tornproof.pipeline.datasource.plan import Piece, ReadRequest, core_count, plan_read, read_pieces, splits_of
-from tornproof.pipeline.datasource.types import spark_schema
+from tornproof.pipeline.datasource.types import column_named, spark_schema
 from tornproof.pipeline.spark.session import ship_code
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _seconds(frame: DataFrame, name: str, a_second: int) -> Column:
     """Return the seconds since 1970 of a column of times as the writer takes them, numbers as so many `a_second`."""
     from pyspark.sql import functions
 
-    column = functions.col(f"`{name}`")
+    column = column_named(name)
     match of := dict(frame.dtypes)[name]:
         case "timestamp":
             return functions.unix_seconds(column)

@@ -19,6 +19,7 @@ from day_tables import change_columns, new_table
 from depth import nightly
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import timestamp_micros
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
@@ -26,6 +27,8 @@ from tornproof.impl.errors import CorruptError, RowsRejectedError
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.table.create import NewColumn, create_table
+from tornproof.impl.table.metadata_file import PartitionBy
 from tornproof.impl.table.table import open_table
 from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.verify.verify import verify_table
@@ -591,6 +594,15 @@ def test_frames_with_times_of_any_type_are_divided_by_partition(session: SparkSe
     for row in rows:
         days.setdefault((row.of, row.v // 24), set()).add(row.task)
     assert {day: tasks for day, tasks in days.items() if len(tasks) > 1} == {}
+
+
+def test_frame_is_divided_by_times_whatever_their_column_is_called(session: SparkSession, tmp_path: Path) -> None:
+    """A backtick in the name was an error of Spark's parser."""
+    name = "the `time` of day"
+    path, columns = str(tmp_path / "t"), [NewColumn(name=name, type=TypeTag.TIMESTAMP)]
+    create_table(STORAGE, path, columns, timestamp=name, partition_by=PartitionBy.DAY)
+    frame = session.range(3).select(timestamp_micros("id").alias(name))
+    assert by_partition(frame, path).columns == [name]
 
 
 @pytest.mark.parametrize(

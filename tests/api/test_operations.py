@@ -1,13 +1,17 @@
 """What is done with whole tables, by a program."""
 
+import signal
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tornproof
+from tornproof.harness import check as harness_check
 from tornproof.harness.common.verdict import Verdict
+from tornproof.harness.parallel.tasks import explore
 
 CHAIN = "tables/9.4.2/chain/table"
 
@@ -99,6 +103,23 @@ def test_what_is_no_path_is_rejected_in_words(operation: str, path: Any) -> None
 def test_an_argument_of_another_type_is_rejected_by_a_check(arguments: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=rf"^{next(iter(arguments))}: expected .* \| None, found "):
         tornproof.check(**arguments)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_that_ends_a_check_reaches_the_handler_of_the_program(
+    questdb_data: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    """Ctrl-C made the verdict UNKNOWN, and the program went on."""
+    interrupt = partial(explore, on_progress=lambda progress: signal.raise_signal(number))
+    monkeypatch.setattr(harness_check, "explore", lambda *args, on_progress, **named: interrupt(*args, **named))
+    received: list[int] = []
+    before = signal.signal(number, lambda received_number, frame: received.append(received_number))
+    try:
+        outcome = tornproof.check(questdb_data / CHAIN, only=["verify", "memory"], effort=1, workers=1)
+    finally:
+        signal.signal(number, before)
+    assert (received, outcome.interrupted_by) == ([number], number)
+    assert [phase.name for phase in outcome.phases] == ["verify", "memory"]
 
 
 def test_an_empty_path_is_no_table_to_check() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Sequence
 
 from tornproof.api.captured import capture_or_make
@@ -133,8 +134,10 @@ def check(
     `outcome.verdict` is VALID, INVALID or UNKNOWN; `outcome.phases` say what each phase tried, within which bound,
     and what it found. `only` names phases, such as `crash`, by default all. `effort` is `small`, `medium`, `large`
     or a factor from 1 to 10,000; `workers` are processes, by default one for each core, and do not change the
-    result. With `fail_fast` it ends with the first finding, and several workers may find another one first. Raises
-    NotATableError, UnsupportedError above 96 MiB, StorageError, and ValueError for an unknown effort, seed or phase.
+    result. With `fail_fast` it ends with the first finding, and several workers may find another one first. A signal that
+    ends it early, such as Ctrl-C, is raised again when its processes are gone; if its handler returns, so does the
+    check, with what it has found, else that is lost. Raises NotATableError, UnsupportedError above 96 MiB,
+    StorageError, and ValueError for an unknown effort, seed or phase.
     """
     if not 0 <= seed <= SEED_MAX:
         raise ValueError(f"seed: expected 0 to {SEED_MAX:,}, found {seed!r}")
@@ -152,4 +155,7 @@ def check(
     phases = [name for name in question.phases if only is None or name in only]
     if unknown := [name for name in only or () if name not in question.phases]:
         raise ValueError(f"only: expected some of {', '.join(question.phases)}, found {unknown[0]!r}")
-    return check_image(question, phases, workers=workers or os.cpu_count() or 1, fails_fast=fail_fast)
+    outcome = check_image(question, phases, workers=workers or os.cpu_count() or 1, fails_fast=fail_fast)
+    if outcome.interrupted_by is not None:
+        signal.raise_signal(outcome.interrupted_by)
+    return outcome

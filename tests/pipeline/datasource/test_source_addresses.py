@@ -75,6 +75,21 @@ def test_address_is_the_committed_version_in_sql_views_and_catalog_tables(sessio
         session.sql("DROP TABLE by_address")
 
 
+def test_types_that_spark_does_not_infer_are_read_by_a_schema(session: SparkSession, tmp_path: Path) -> None:
+    address = address_of(str(new_table(tmp_path / "t", {"u": TypeTag.UUID, "n": TIMESTAMP_NS})))
+    with open_writer(STORAGE, str(tmp_path / "t"), allow_parquet_last=True) as writer:
+        times = pa.array([1], pa.timestamp("us", tz="UTC"))
+        writer.write(pa.table({"ts": times, "u": pa.array([bytes(16)], pa.uuid()), "n": times.cast(pa.int64())}))
+        writer.commit()
+    with pytest.raises(PySparkException, match="PARQUET_TYPE_ILLEGAL"):
+        session.sql(f"SELECT * FROM parquet.`{address}`")
+    session.sql(f"CREATE TABLE by_schema (u BINARY, n BIGINT) USING parquet LOCATION '{address}'")
+    try:
+        assert session.table("by_schema").collect() == [(bytes(16), 1)]
+    finally:
+        session.sql("DROP TABLE by_schema")
+
+
 def test_file_ends_where_its_committed_bytes_do(session: SparkSession, table: Path) -> None:
     commit(table, range(20))
     (data,) = table.glob(f"*/{DATA_FILE}")

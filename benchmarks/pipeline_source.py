@@ -80,7 +80,9 @@ class ReadyReader(DataSourceReader):
 
 def main() -> None:
     row_count = int(sys.argv[1]) if len(sys.argv) > 1 else ROW_COUNT
-    with tempfile.TemporaryDirectory() as name, spark_session("local[2]", name="benchmark") as session:
+    with tempfile.TemporaryDirectory() as name, spark_session(
+        "local[2]", name="benchmark", settings={"spark.sql.python.filterPushdown.enabled": "true"}
+    ) as session:
         register(session)
         add_addresses(session)
         session.dataSource.register(ReadySource)

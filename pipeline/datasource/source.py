@@ -69,20 +69,12 @@ MICROSECONDS, NANOSECONDS = 1_000_000, 1_000_000_000
 HOUR_SECONDS, DAY_SECONDS, DAYS_IN_WEEK = 3_600, 86_400, 7
 DAYS_FROM_MONDAY = 3
 """1970 began on a Thursday."""
-PUSHDOWN_SETTING = "spark.sql.python.filterPushdown.enabled"
 READ_OPTIONS = frozenset({"path", "version", "columns", "from", "to", "where", "pushdown", "splits", "metrics"})
-SCANS_KEEP_THEIR_PLANS = hasattr(DataSourceReader, "pushLimit")
-"""Whether Spark applies a plan with pushed filters only to the scan that the filters belong to.
-
-Up to 4.3 it applies it to the loaded table: a later query without filters, or a second scan of the same query, then
-misses rows. Later releases, which also push limits, do not.
-"""
 
 
 def register(spark: SparkSession) -> None:
-    """Register the format `tornproof` in a session, send it the code, and enable filter pushdown."""
+    """Register the format `tornproof` in a session, and send it the code."""
     ship_code(spark)
-    spark.conf.set(PUSHDOWN_SETTING, "true")
     spark.dataSource.register(TornproofSource)
 
 
@@ -176,7 +168,7 @@ class TornproofSource(DataSource):
         self._take_options(schema, READ_OPTIONS)
         snapshot, self._snapshot = self._snapshot or self._open(), None
         options = dict(self.options.items())
-        pushes = boolean_of("pushdown", options["pushdown"]) if "pushdown" in options else SCANS_KEEP_THEIR_PLANS
+        pushes = boolean_of("pushdown", options.get("pushdown", "false"))
         return (PushdownReader if pushes else TornproofReader)(snapshot, schema, options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
@@ -269,7 +261,11 @@ class TornproofReader(DataSourceReader):
 
 
 class PushdownReader(TornproofReader):
-    """Reads a version with Spark's filters pushed down."""
+    """Reads a version with Spark's filters pushed down, which Spark rejects unless its own setting allows them.
+
+    No code of this library sets that, because PySpark then converts every literal for every source, and fails at times
+    outside the years 1 to 9999.
+    """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
         """Add the filters, and return all of them, so that Spark checks the rows again."""

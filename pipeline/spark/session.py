@@ -59,7 +59,6 @@ SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     # The default INT96 has no order and so no statistics.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     f"spark.executorEnv.{WITHOUT_PANDAS}": "1",
     # Workers allocate large arrays repeatedly: memory returned to the system would be faulted in again page by page.

@@ -313,9 +313,10 @@ def test_no_row_group_is_left_out_without_filters(table: Path, tmp_path: Path) -
     assert found["tasks_done"] == found["tasks"]
 
 
-def test_filters_are_pushed_only_where_spark_keeps_apart_what_they_leave(table: Path) -> None:
+def test_filters_are_pushed_only_where_that_is_asked_for(table: Path) -> None:
     assert isinstance(reader_of(table, pushdown="true"), PushdownReader)
     assert not isinstance(reader_of(table, pushdown="false"), PushdownReader)
+    assert not isinstance(reader_of(table), PushdownReader)
 
 
 def test_task_without_a_value_reads_nothing(table: Path) -> None:

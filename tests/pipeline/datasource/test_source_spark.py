@@ -33,6 +33,7 @@ STORAGE = OperatingSystemStorage()
 GROUP_ROW_COUNT = 100
 OPTIONS = WriterOptions(row_group_row_count_max=GROUP_ROW_COUNT, rewrite_unused_ratio=1.0)
 COMMIT_SECONDS = 0.05
+PUSHDOWN_SETTING = "spark.sql.python.filterPushdown.enabled"
 SOME_TABLES = ("tables/9.4.2/types", "tables/2026-07/nanosecond")
 """What Python hands to Spark is compared for all tables without a session; these have all types between them."""
 
@@ -88,8 +89,27 @@ def test_query_without_filters_after_one_with_filters_reads_everything(session: 
     assert narrow.union(frame.where("v = 999")).count() == 11
 
 
-def test_pushed_filters_leave_row_groups_and_rows_out(session: SparkSession, table: Path, tmp_path: Path) -> None:
-    frame = loaded(session, table, pushdown="true", metrics=str(tmp_path / "m"), splits="100")
+@pytest.fixture
+def pushing(session: SparkSession) -> Iterator[SparkSession]:
+    """A session that pushes filters down to sources in Python."""
+    session.conf.set(PUSHDOWN_SETTING, "true")
+    yield session
+    session.conf.unset(PUSHDOWN_SETTING)
+
+
+def test_times_that_python_does_not_have_may_be_asked_for(session: SparkSession, table: Path) -> None:
+    """PySpark converted the literals of every query, also where no filter was pushed down, and failed."""
+    frame = loaded(session, table)
+    assert frame.where("ts <= timestamp'9999-12-31 23:59:59-05:00'").count() == 10 * GROUP_ROW_COUNT
+
+
+def test_pushdown_that_the_session_does_not_allow_is_rejected_in_words(session: SparkSession, table: Path) -> None:
+    with pytest.raises(AnalysisException, match=f"'{PUSHDOWN_SETTING}' is false. Set it to true"):
+        loaded(session, table, pushdown="true").collect()
+
+
+def test_pushed_filters_leave_row_groups_and_rows_out(pushing: SparkSession, table: Path, tmp_path: Path) -> None:
+    frame = loaded(pushing, table, pushdown="true", metrics=str(tmp_path / "m"), splits="100")
     narrow = frame.where("ts >= timestamp'1970-01-01 00:04:10' and ts < timestamp'1970-01-01 00:05:10' and v <> 255")
     assert sorted(row.v for row in narrow.collect()) == [v for v in range(250, 310) if v != 255]
     found = read_metrics(str(tmp_path / "m"))[-1]

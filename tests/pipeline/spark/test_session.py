@@ -78,7 +78,6 @@ def test_executors_on_yarn_have_no_sockets_with_names(tmp_path: Path, needs_spar
 def test_settings_are_those_of_the_project(spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert spark.conf.get("spark.sql.parquet.outputTimestampType") == "TIMESTAMP_MICROS"
-    assert spark.conf.get("spark.sql.python.filterPushdown.enabled") == "true"
 
 
 def test_driver_keeps_its_own_code_and_java(spark: SparkSession) -> None:

@@ -101,6 +101,15 @@ def take_writer_lock(storage: Storage, table_path: str) -> WriterLock:
     return WriterLock(file)
 
 
+def has_writer(storage: Storage, table_path: str) -> bool:
+    """Return whether a writer of this library has a table open, as far as this process can see; never writes."""
+    file = _open_to_share(storage, table_path)
+    if file is None:
+        return False
+    with file:
+        return not file.try_lock(LockMode.SHARED, offset_bytes=WRITER_LOCK_OFFSET_BYTES, size_bytes=1)
+
+
 def pin_committed(storage: Storage, table_path: str) -> Pin:
     """Pin the current committed version; never writes.
 
@@ -110,11 +119,8 @@ def pin_committed(storage: Storage, table_path: str) -> Pin:
     """
     txn_path = f"{table_path}/{TXN_FILE}"
     transaction = safe_read(storage, txn_path)
-    try:
-        file = storage.open_for_reading(f"{table_path}/{PINS_FILE}")
-    except StorageError as error:
-        if error.reason not in (StorageReason.MISSING, StorageReason.NOT_PERMITTED):
-            raise
+    file = _open_to_share(storage, table_path)
+    if file is None:
         return Pin(transaction, None)
     try:
         return Pin(_lock_committed(storage, file, txn_path, transaction), file)
@@ -126,6 +132,16 @@ def pin_committed(storage: Storage, table_path: str) -> Pin:
     except BaseException:
         file.close()
         raise
+
+
+def _open_to_share(storage: Storage, table_path: str) -> File | None:
+    """Return `_pins`, open for shared locks, or None where there is none or it must not be read."""
+    try:
+        return storage.open_for_reading(f"{table_path}/{PINS_FILE}")
+    except StorageError as error:
+        if error.reason not in (StorageReason.MISSING, StorageReason.NOT_PERMITTED):
+            raise
+        return None
 
 
 def _lock_committed(storage: Storage, file: File, txn_path: str, transaction: Transaction) -> Transaction:

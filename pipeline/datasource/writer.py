@@ -19,12 +19,13 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from tornproof.impl.errors import NotATableError, ParquetLastError, RowsRejectedError, TornproofError
+from tornproof.impl.errors import BusyError, NotATableError, ParquetLastError, RowsRejectedError, TornproofError
 from tornproof.impl.read.reader import Snapshot, open_snapshot
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.indexed_columns import reject_indexed
 from tornproof.impl.table.parquet_last import parquet_last_advice
 from tornproof.impl.table.table import Table, open_table
+from tornproof.impl.txn.pins import has_writer
 from tornproof.impl.txn.transaction import TXN_FILE, safe_read
 from tornproof.impl.write.adoption import PreparedPartition
 from tornproof.impl.write.incoming_rows import timestamps_of
@@ -84,7 +85,7 @@ class Target:
     def check(self, schema: StructType) -> Snapshot:
         """Return the committed version; raises what `TornproofWriter` does."""
         if not self.force:
-            reject_if_served(OperatingSystemStorage(), self.path)
+            self._reject_if_served()
         snapshot = open_snapshot(open_table(OperatingSystemStorage(), self.path))
         names = {column.id: column.name for column in snapshot.columns}
         if snapshot.table.metadata is None or snapshot.timestamp_id not in names:
@@ -97,6 +98,16 @@ class Target:
             raise ParquetLastError(f"{self.path}: not written to without the option allow_parquet_last: {advice}")
         reject_columns(schema.names, tuple(names.values()), names[snapshot.timestamp_id])
         return snapshot
+
+    def _reject_if_served(self) -> None:
+        """Raise BusyError if a server has the table open; `open_writer` looks again."""
+        storage = OperatingSystemStorage()
+        try:
+            reject_if_served(storage, self.path)
+        except BusyError:
+            # It may be a commit of another job, which maps `_txn` too, and may be over before its lock is looked at.
+            if not has_writer(storage, self.path):
+                reject_if_served(storage, self.path)
 
     def version(self) -> int:
         """Return the committed version."""

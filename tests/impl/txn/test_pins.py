@@ -80,6 +80,15 @@ def may_purge(storage: OperatingSystemStorage, table: Path, oldest_kept_version:
         return is_granted
 
 
+def test_a_writer_is_seen_without_a_trace(storage: OperatingSystemStorage, table: Path) -> None:
+    assert not pins.has_writer(storage, str(table))
+    with take_writer_lock(storage, str(table)):
+        assert pins.has_writer(storage, str(table))
+    assert not pins.has_writer(storage, str(table))
+    (table / PINS_FILE).unlink()
+    assert not pins.has_writer(storage, str(table)) and not (table / PINS_FILE).exists()
+
+
 def test_a_table_has_one_writer_at_a_time(storage: OperatingSystemStorage, table: Path) -> None:
     with take_writer_lock(storage, str(table)) as lock:
         before_count = descriptor_count()

@@ -17,6 +17,7 @@ from tornproof.impl.errors import BusyError, NotATableError, ParquetLastError, R
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.table import open_table
+from tornproof.impl.txn.pins import take_writer_lock
 from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.verify.verify import verify_table
 from tornproof.impl.write.table_writer import TableWriter, open_writer
@@ -90,6 +91,21 @@ def test_a_table_that_a_server_has_open_is_rejected_before_and_at_the_commit(
     forced = TornproofWriter(target_of(table, force=True), SCHEMA)
     forced.commit([forced.stage(iter([batch_of(0, 5)]), "00000-0.arrow")])
     assert values_of(table) == list(range(5))
+
+
+def test_a_job_begins_beside_a_commit_of_another_one_and_does_not_take_it_for_a_server(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was told to stop a process of Spark's own, or to write all the same."""
+    monkeypatch.setattr(OperatingSystemStorage, "mapped_by", lambda storage, path: ("python (process 7)",))
+    with take_writer_lock(STORAGE, str(table)):
+        writer = writer_on(table)
+        message = writer.stage(iter([batch_of(0, 5)]), "00000-0.arrow")
+        with pytest.raises(BusyError, match="another writer has the table open; try again when it is done"):
+            writer.commit([message])
+    looks = iter([("python (process 7)",), ()])
+    monkeypatch.setattr(OperatingSystemStorage, "mapped_by", lambda storage, path: next(looks))
+    writer_on(table)
 
 
 def test_rows_of_successful_attempts_become_one_commit(table: Path) -> None:

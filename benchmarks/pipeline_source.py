@@ -80,9 +80,9 @@ class ReadyReader(DataSourceReader):
 
 def main() -> None:
     row_count = int(sys.argv[1]) if len(sys.argv) > 1 else ROW_COUNT
-    with tempfile.TemporaryDirectory() as name, spark_session(
-        "local[2]", name="benchmark", settings={"spark.sql.python.filterPushdown.enabled": "true"}
-    ) as session:
+    settings = {"spark.sql.python.filterPushdown.enabled": "true"}
+    opened = spark_session("local[2]", name="benchmark", settings=settings)
+    with tempfile.TemporaryDirectory() as name, opened as session:
         register(session)
         add_addresses(session)
         session.dataSource.register(ReadySource)

@@ -134,9 +134,9 @@ def check(
     `outcome.verdict` is VALID, INVALID or UNKNOWN; `outcome.phases` say what each phase tried, within which bound,
     and what it found. `only` names phases, such as `crash`, by default all. `effort` is `small`, `medium`, `large`
     or a factor from 1 to 10,000; `workers` are processes, by default one for each core, and do not change the
-    result. With `fail_fast` it ends with the first finding, and several workers may find another one first. A signal that
-    ends it early, such as Ctrl-C, is raised again when its processes are gone; if its handler returns, so does the
-    check, with what it has found, else that is lost. Raises NotATableError, UnsupportedError above 96 MiB,
+    result. With `fail_fast` it ends with the first finding, and several workers may find another one first. Ctrl-C,
+    SIGTERM and SIGHUP end it early and are then raised again for the program: if its handler returns, so does the
+    check, with what it has found, which is nowhere else. Raises NotATableError, UnsupportedError above 96 MiB,
     StorageError, and ValueError for an unknown effort, seed or phase.
     """
     if not 0 <= seed <= SEED_MAX:

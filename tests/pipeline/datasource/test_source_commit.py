@@ -19,8 +19,8 @@ from day_tables import change_columns, new_table
 from depth import nightly
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import timestamp_micros
 from pyspark.sql.datasource import WriterCommitMessage
+from pyspark.sql.functions import timestamp_micros
 from pyspark.sql.types import StructType
 
 from tornproof.impl.errors import CorruptError, RowsRejectedError

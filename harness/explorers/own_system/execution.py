@@ -110,6 +110,8 @@ class Execution:
         """Kill the next writer after a chosen step of its opening, or inside a write."""
         self._close()
         self.reached[KILLED_RECOVERY] += self._kill(self._start(), choose)
+        # What it left is for the next opening to remove.
+        self._is_recovered = False
         self.counts[KILLS_IN_RECOVERY] += 1
         self._observe()
 
@@ -165,7 +167,7 @@ class Execution:
         before = self._world.kernel.image()
         self._start()
         after = self._world.kernel.image()
-        if (after.files, after.directories) != (before.files, before.directories):
+        if not after.is_same(before):
             self.reached[WORKING_RECOVERY] += 1
             if self._is_recovered:
                 raise Violation(Property.IDEMPOTENT, "opening the writer a second time changed the files again")

@@ -106,6 +106,10 @@ class DiskImage(ReadableStorage):
         """The content of every file by its normalised path, in insertion order."""
         return MappingProxyType(self._files)
 
+    def is_same(self, other: DiskImage) -> bool:
+        """Return whether the other has the same names and bytes, and the same names are one file."""
+        return (self.files, self.directories, set(self.links)) == (other.files, other.directories, set(other.links))
+
     @property
     def links(self) -> tuple[tuple[str, ...], ...]:
         """The names of each file that has several, with each of which its content is in `files`."""

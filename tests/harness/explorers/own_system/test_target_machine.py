@@ -549,6 +549,50 @@ def test_a_second_opening_may_not_make_a_directory_either() -> None:
     assert finding.property == Property.IDEMPOTENT
 
 
+class Probes(Toy):
+    """Makes and removes a file whenever a writer is opened, to see whether it can write."""
+
+    name = "probes"
+
+    @contextmanager
+    def open_writer(self, storage: Storage, path: str) -> Iterator[ToyWriter]:
+        if storage.kind(f"{path}/probe") is EntryKind.FILE:
+            storage.unlink(f"{path}/probe")
+        storage.open_for_writing(f"{path}/probe", OpenMode.NEW).close()
+        storage.unlink(f"{path}/probe")
+        with super().open_writer(storage, path) as writer:
+            yield writer
+
+
+@pytest.mark.parametrize("step_count", range(4))
+def test_an_opening_may_remove_what_a_killed_one_left_after_a_complete_recovery(step_count: int) -> None:
+    """An opening that did so was called a second recovery that changes the files again."""
+    opening: dict[str, Any] = {"do": "reopen", "choices": ()}
+    killed = {"do": "recovery killed", "choices": (step_count,)}
+    assert violation_of(Probes(), "toy", [opening, killed, opening]) is None
+
+
+class BreaksLinks(Toy):
+    """Gives the second name of its state a file of its own whenever a writer is opened, or makes it a name again."""
+
+    name = "breaks links"
+
+    @contextmanager
+    def open_writer(self, storage: Storage, path: str) -> Iterator[ToyWriter]:
+        if storage.kind(f"{path}/copy") is EntryKind.FILE:
+            storage.unlink(f"{path}/copy")
+            self.write_anew(storage, f"{path}/copy", self.read(storage, path))
+        else:
+            storage.link(f"{path}/state", f"{path}/copy")
+        with super().open_writer(storage, path) as writer:
+            yield writer
+
+
+def test_a_second_opening_may_not_part_the_names_of_a_file_either() -> None:
+    violation = violation_of(BreaksLinks(), "toy", [step("reopen"), step("reopen")])
+    assert violation is not None and violation.violated is Property.IDEMPOTENT
+
+
 def test_what_a_writer_leaves_at_its_end_is_damaged_too() -> None:
     class WritesAtItsEnd(Toy):
         name = "writes at its end"

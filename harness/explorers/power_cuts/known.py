@@ -44,6 +44,13 @@ class Known:
         if file_index is not None:
             self._read(file_index, call.offset_bytes, call.offset_bytes + call.size_bytes)
 
+    def read_whole(self, file: int) -> None:
+        """Note a read of all of a file, by its number."""
+        file_index = self._file_indices.get(file)
+        if file_index is not None:
+            self._size(file_index)
+            self._read(file_index, 0, _END)
+
     def size(self, call: Call, session: int) -> None:
         """Note a read of a file's size."""
         file_index = self._index_of(call, session)
@@ -55,15 +62,16 @@ class Known:
         file = self._kernel.file_of(session, call)
         if file is None:
             return True
-        file_index, start = self._file_indices.get(file), call.offset_bytes
-        stop = start + len(call.content)
-        is_truncation = call.kind is CallKind.TRUNCATE
+        file_index, is_truncation = self._file_indices.get(file), call.kind is CallKind.TRUNCATE
+        start = call.size_bytes if is_truncation else call.offset_bytes
+        stop = _END if is_truncation else start + len(call.content)
         if file_index is not None:
             # Whether it makes the file longer depends on the size.
             self._size(file_index)
-            if is_compared and not is_truncation:
+            if is_compared:
+                # What is cut off may be written again as it was.
                 self._read(file_index, start, stop)
-            self._add(file_index, *((call.size_bytes, _END) if is_truncation else (start, stop)))
+            self._add(file_index, start, stop)
         content = self._kernel.files[file].content
         return len(content) == call.size_bytes if is_truncation else content[start:stop] == call.content
 

@@ -99,7 +99,7 @@ class _Run:
         self._recovery_changes = False
         self._writes: list[Write] = []
         self._recovered_files: tuple[Tree, tuple[int, ...]] | None = None
-        self._recovered: tuple[object, object] | None = None
+        self._recovered: Kernel | None = None
         self._is_idempotent = True
 
     def observe(self, node: Node) -> None:
@@ -149,13 +149,18 @@ class _Run:
         elif stage is Stage.READ_AGAIN:
             self._recovered_files = tree_of(self._kernel.directories)
         elif stage is Stage.RECOVER_AGAIN:
-            self._recovered = self._content()
-        elif stage is Stage.COMMIT:
-            self._is_idempotent = self._recovered == self._content()
+            self._recovered = self._kernel.fork()
+        elif stage is Stage.COMMIT and self._recovered is not None:
+            self._is_idempotent = self._is_same_as(self._recovered)
 
-    def _content(self) -> tuple[object, object]:
-        kernel = self._kernel
-        return {number: state.content for number, state in kernel.files.items()}, kernel.directories.copy()
+    def _is_same_as(self, before: Kernel) -> bool:
+        """Return whether names and bytes are as before; this reads the files of each name that leads to another one."""
+        now = dict(self._kernel.paths())
+        for path, number in before.paths():
+            if now.get(path, number) != number:
+                self.known.read_whole(number)
+                self.known.read_whole(now[path])
+        return self._kernel.image().is_same(before.image())
 
     def _note(self, call: Call) -> None:
         """Note the bytes that the answer depends on, and those that are overwritten."""

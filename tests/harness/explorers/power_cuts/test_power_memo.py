@@ -2,6 +2,8 @@
 
 import dataclasses
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 from depth import nightly
@@ -26,8 +28,9 @@ from tornproof.harness.simulator.persistence.models import C_512, CDIR, N_512, D
 from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.simulator.process.simulated_process import Say
 from tornproof.harness.systems.table import TableTarget
+from tornproof.harness.systems.toy import Toy, ToyWriter
 from tornproof.harness.systems.workload import MADE_PATH, crash_operations, made_image
-from tornproof.impl.storage.interface import Storage
+from tornproof.impl.storage.interface import EntryKind, OpenMode, Storage
 
 
 @pytest.mark.parametrize(("every", "disk_count"), [(3, 30), nightly(1, 600)])
@@ -157,6 +160,99 @@ def test_what_follows_a_truncation_is_not_read_from_the_disk() -> None:
     assert seen(examining, disk_of(f=b"axx")) == b"a\0\0"
     assert examining.stepped_count == 1
     assert seen(examining, disk_of(f=b"xbc")) == b"x\0\0"
+
+
+class Recovering(Toy):
+    """Does something whenever a writer is opened, and reads nothing; says whether that was done before."""
+
+    name = "recovering"
+
+    def __init__(self, recovery: Callable[[Storage, bool], None]) -> None:
+        self._recovery = recovery
+
+    def read(self, storage: Storage, path: str) -> bytes:
+        return b""
+
+    @contextmanager
+    def open_writer(self, storage: Storage, path: str) -> Iterator[ToyWriter]:
+        is_second = storage.kind("done") is EntryKind.FILE
+        self._recovery(storage, is_second)
+        if not is_second:
+            storage.open_for_writing("done", OpenMode.NEW).close()
+        yield ToyWriter(self, storage, path)
+
+
+def write_anew(storage: Storage, path: str, content: bytes) -> None:
+    with storage.open_for_writing(path, OpenMode.NEW) as file:
+        file.pwrite(content, 0)
+
+
+def rewrite(storage: Storage, is_second: bool) -> None:
+    with storage.open_for_reading("f") as file:
+        write_anew(storage, "new", file.pread(file.size_bytes(), 0))
+    storage.rename("new", "f")
+
+
+def probe(storage: Storage, is_second: bool) -> None:
+    storage.open_for_writing("probe", OpenMode.NEW).close()
+    storage.unlink("probe")
+
+
+def make_anew(storage: Storage, is_second: bool) -> None:
+    if is_second:
+        storage.rmdir("lock")
+    storage.mkdir("lock")
+
+
+def exchange(storage: Storage, is_second: bool) -> None:
+    if is_second:
+        for source, target in ("fh", "gf", "hg"):
+            storage.rename(source, target)
+
+
+def replace(storage: Storage, is_second: bool) -> None:
+    if is_second:
+        write_anew(storage, "new", b"xy")
+        storage.rename("new", "f")
+
+
+def cut_and_write(storage: Storage, is_second: bool) -> None:
+    if is_second:
+        with storage.open_for_writing("f") as file:
+            file.truncate(0)
+            file.pwrite(b"xy", 0)
+
+
+def part(storage: Storage, is_second: bool) -> None:
+    if is_second:
+        storage.unlink("h")
+        write_anew(storage, "h", b"xy")
+    else:
+        storage.link("f", "h")
+
+
+@pytest.mark.parametrize("recovery", [rewrite, probe, make_anew])
+def test_a_second_recovery_may_leave_the_same_names_and_bytes_in_other_files(
+    recovery: Callable[[Storage, bool], None],
+) -> None:
+    """It was said to change the files again, because files were compared by their numbers."""
+    examining = Examiner(recovery_body(Recovering(recovery), ""))
+    assert examining.examine(disk_of(f=b"xy", g=b"xy")).is_idempotent
+
+
+@pytest.mark.parametrize("recovery", [exchange, replace, cut_and_write])
+@pytest.mark.parametrize("first", [b"xy", b"zy", b"xyz"])
+def test_whether_a_second_recovery_changes_something_depends_on_bytes_that_nobody_reads(
+    recovery: Callable[[Storage, bool], None], first: bytes
+) -> None:
+    examining = Examiner(recovery_body(Recovering(recovery), ""))
+    for content in (first, b"xy", b"xz", b"x"):
+        assert examining.examine(disk_of(f=content, g=b"xy")).is_idempotent == (content == b"xy")
+
+
+def test_a_second_recovery_may_not_part_the_names_of_a_file() -> None:
+    examining = Examiner(recovery_body(Recovering(part), ""))
+    assert not examining.examine(disk_of(f=b"xy")).is_idempotent
 
 
 def known_of_file(size_bytes: int) -> Known:

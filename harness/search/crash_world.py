@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from tornproof.harness.simulator.filesystem.intercept import BARRIERS, CallKind
+from tornproof.harness.simulator.filesystem.file_state import PAGE_BYTES, FileState
+from tornproof.harness.simulator.filesystem.intercept import BARRIERS, Call, CallKind
 from tornproof.harness.simulator.filesystem.kernel import Kernel, Rejected
 from tornproof.harness.simulator.filesystem.kernel_calls import apply
 from tornproof.harness.simulator.filesystem.written import part_of
@@ -122,11 +123,28 @@ def fail_call(
 ) -> None:
     """Let a process's next call fail; the pages of a sync then count as clean, but only those `written` are on disk.
 
-    Raises IndexError where the file has no such pages.
+    Raises IndexError where what it syncs has no such pages.
     """
     kernel, call = world.kernel, world.call(index)
     file = kernel.file_of(index, call) if call.kind in BARRIERS else None
     if file is not None:
-        state = kernel.files[file]
-        kernel.files[file] = state.failed(None if written is None else file_content(state, C_4096, written))
+        state, end_bytes = kernel.files[file], _synced_bytes(kernel, index, call)
+        content = None if written is None else file_content(state.until(end_bytes), C_4096, written)
+        kernel.files[file] = state.failed(content, end_bytes)
     world.answer(index, answer)
+
+
+def synced_by(world: World, index: int) -> FileState | None:
+    """Return what a process's next call, a sync, is to write: a file or its first pages; None if it is of no file."""
+    kernel, call = world.kernel, world.call(index)
+    file = kernel.file_of(index, call)
+    return None if file is None else kernel.files[file].until(_synced_bytes(kernel, index, call))
+
+
+def _synced_bytes(kernel: Kernel, index: int, call: Call) -> int | None:
+    """Return how many first bytes of its file a sync writes, in whole pages; None for all of it and its size."""
+    if call.kind is not CallKind.MSYNC:
+        return None
+    file, size_bytes = kernel.mappings[index, call.mapping]
+    end_bytes = -(-size_bytes // PAGE_BYTES) * PAGE_BYTES
+    return None if end_bytes >= len(kernel.files[file].content) else end_bytes

@@ -20,7 +20,7 @@ from tornproof.harness.explorers.power_cuts.examination import SESSION, Bounds, 
 from tornproof.harness.explorers.power_cuts.exploration import Found, ModelExploration, Settings
 from tornproof.harness.explorers.power_cuts.judge import PowerJudge
 from tornproof.harness.explorers.power_cuts.trace import CrashPoint, Traces, bounds_of, points_of
-from tornproof.harness.search.crash_world import fail_call
+from tornproof.harness.search.crash_world import fail_call, synced_by
 from tornproof.harness.search.outcome import path_to
 from tornproof.harness.simulator.filesystem.file_state import PAGE_BYTES, FileState
 from tornproof.harness.simulator.filesystem.intercept import BARRIERS
@@ -149,11 +149,11 @@ class LaterSessions:
 
     def _fail(self, world: World) -> None:
         """Let the next sync fail, after which any of the unwritten blocks are on disk."""
-        file = world.kernel.file_of(SESSION, world.call(SESSION))
-        if file is None:
+        synced = synced_by(world, SESSION)
+        if synced is None:
             self._go_on_after_failure(world, None)
             return
-        written = legal_file(world.kernel.files[file], C_4096, WRITTEN_LIMITS)
+        written = legal_file(synced, C_4096, WRITTEN_LIMITS)
         tally = self._exploration.tally
         tally.is_complete &= written.is_complete
         # Each subset that is not tried leaves at least one more disk.

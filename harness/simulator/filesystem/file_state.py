@@ -113,9 +113,22 @@ class FileState:
         size_bytes = len(self.versions[-1])
         return self._with_versions([version[:size_bytes].ljust(size_bytes, b"\0") for version in self.versions])
 
-    def failed(self, written: bytes | None = None) -> FileState:
-        """Return the file after a failed sync: its pages count as clean; the disk holds `written`, or what it held."""
-        return FileState(self.content, self.versions[:1] if written is None else (written,))
+    def until(self, end_bytes: int | None) -> FileState:
+        """Return its first bytes in each version, with zeros beyond the end of one that is shorter; None for all."""
+        if end_bytes is None:
+            return self
+        versions = tuple(version[:end_bytes].ljust(end_bytes, b"\0") for version in self.versions)
+        return FileState(self.content[:end_bytes], versions)
+
+    def failed(self, written: bytes | None = None, end_bytes: int | None = None) -> FileState:
+        """Return the file after a failed sync: its pages count as clean; the disk holds `written`, or what it held.
+
+        Pages after the first `end_bytes` are as dirty as before.
+        """
+        on_disk = self.until(end_bytes).versions[0] if written is None else written
+        if end_bytes is None:
+            return FileState(self.content, (on_disk,))
+        return self._with_versions([_overwritten(version, on_disk, 0) for version in self.versions])
 
     def _with_versions(self, versions: Sequence[bytes]) -> FileState:
         """Return the file with other versions, each of which is kept once."""

@@ -5,7 +5,7 @@ import itertools
 import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 from unittest.mock import Mock
 
@@ -32,7 +32,7 @@ from tornproof.harness.explorers.power_cuts.judge import PowerJudge
 from tornproof.harness.explorers.power_cuts.replay import replay_power
 from tornproof.harness.explorers.power_cuts.sessions import LaterSessions, explore_model
 from tornproof.harness.explorers.power_cuts.trace import Traces
-from tornproof.harness.simulator.filesystem.file_state import FileState
+from tornproof.harness.simulator.filesystem.file_state import PAGE_BYTES, FileState
 from tornproof.harness.simulator.persistence.legal_files import LegalFile, Limits, legal_file
 from tornproof.harness.simulator.persistence.models import (
     C_8,
@@ -71,6 +71,7 @@ from tornproof.harness.systems.toy_losses import (
     TrustsZeros,
 )
 from tornproof.harness.systems.workload import MADE_PATH, crash_operations, made_image
+from tornproof.impl.errors import StorageError
 from tornproof.impl.storage.interface import EntryKind, OpenMode, Storage
 from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.write.commit import HARDENED, RecoveryAction
@@ -130,6 +131,47 @@ def test_one_failed_sync_of_which_not_every_subset_is_tried_makes_all_of_them_a_
 
     monkeypatch.setattr(sessions, "legal_file", first_cut)
     assert "D a sample" in phase_of(toy_case(TrustsFailedSync()), D, points=()).bound and next(asked) > 2
+
+
+class CountsInAMapping(Toy):
+    """Has its letters at an offset, and ignores that the sync of a mapping of the first page fails."""
+
+    def __init__(self, offset_bytes: int) -> None:
+        self.name = f"letters at {offset_bytes}"
+        self._offset_bytes = offset_bytes
+
+    def create(self, storage: Storage, path: str) -> None:
+        storage.mkdir(path)
+        with storage.open_for_writing(f"{path}/state", OpenMode.NEW) as file:
+            file.truncate(2 * PAGE_BYTES)
+
+    def read(self, storage: Storage, path: str) -> bytes:
+        with storage.open_for_reading(f"{path}/state") as file:
+            return file.pread(8, self._offset_bytes).rstrip(b"\0")
+
+    @contextmanager
+    def open_writer(self, storage: Storage, path: str) -> Iterator[ToyWriter]:
+        with storage.open_for_writing(f"{path}/state") as file:
+            file.pwrite(file.pread(8, self._offset_bytes), self._offset_bytes)
+            file.fsync()
+        yield ToyWriter(self, storage, path)
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        content = self.read(storage, path) + operation
+        with storage.open_for_writing(f"{path}/state") as file, file.map(PAGE_BYTES) as mapping:
+            file.pwrite(content, self._offset_bytes)
+            with suppress(StorageError):
+                mapping.msync()
+            file.fsync()
+
+
+@pytest.mark.parametrize(("offset_bytes", "is_lost"), [(8, True), (PAGE_BYTES, False)])
+def test_a_failed_sync_of_a_mapping_loses_what_is_mapped_and_nothing_behind_it(
+    offset_bytes: int, is_lost: bool
+) -> None:
+    """It was said to lose all that was written to the file, also where a later sync of the file succeeded."""
+    phase = phase_of(toy_case(CountsInAMapping(offset_bytes)), D, points=())
+    assert phase.complete and bool(phase.findings) == is_lost
 
 
 @pytest.mark.parametrize("model", [A, N_512, D], ids=str)

@@ -338,6 +338,30 @@ def test_a_sync_that_failed_leaves_clean_pages_that_only_a_new_write_takes_to_th
     assert durable[4_999:5_003] == b"0yz0" and durable[:1] == b"0"
 
 
+def test_pages_that_a_failed_sync_of_the_first_ones_did_not_cover_reach_the_disk_with_the_next_sync() -> None:
+    """All pages of the file counted as clean, so that the next sync was said to lose them."""
+    kernel = opened(content=b"0" * 5_000)
+    for offset_bytes, content in ((0, b"x"), (5_000, b"y"), (9_000, b"z")):
+        apply(kernel, 0, write(offset_bytes, content))
+    (number,) = kernel.files
+    for written, first in ((None, b"0"), (kernel.files[number].content[:4_096], b"x")):
+        failed = kernel.files[number].failed(written, 4_096)
+        assert failed.content == kernel.files[number].content
+        assert [version[:1] + version[4_096:] for version in failed.versions] == [
+            first + version[4_096:] for version in kernel.files[number].versions[1:]
+        ]
+        (durable,) = failed.synced().versions
+        assert durable == first + failed.content[1:]
+
+
+def test_a_page_of_a_longer_file_that_a_failed_sync_did_not_write_is_zeros() -> None:
+    kernel = opened(content=b"0")
+    apply(kernel, 0, write(1, b"x" * 5_000))
+    (number,) = kernel.files
+    (_, durable) = kernel.files[number].failed(None, 4_096).versions
+    assert durable == b"0" + bytes(4_095) + b"x" * 905
+
+
 def test_msync_makes_its_own_range_durable_and_no_size() -> None:
     kernel = opened()
     apply(kernel, 0, Call(kind=CallKind.MAP, path="t/a", file=1, mapping=2, size_bytes=8))

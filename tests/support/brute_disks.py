@@ -156,12 +156,13 @@ def contents_of(versions: Sequence[bytes], model: Model) -> set[bytes]:
 
 
 def is_allocated_for_data(versions: Sequence[bytes], start: int, unit_bytes: int | None) -> bool:
-    """Return whether data was written to a file-system block of which the durable file has none."""
+    """Return whether data was written to a file-system block where the durable file has none or a later one ended."""
     if unit_bytes is None:
         return False
     first = start // unit_bytes * unit_bytes
     has_data = [any(version[first : first + unit_bytes]) for version in versions]
-    return not has_data[0] and any(has_data)
+    has_none = [not has_data[0], *(len(version) <= first for version in versions[1:])]
+    return any(is_without and any(has_data[number:]) for number, is_without in enumerate(has_none))
 
 
 def names_of(history: History, persistence: Names) -> Iterator[Names_]:

@@ -41,12 +41,12 @@ _MODELS_INTRODUCTION = """\
 
 What a crash may leave. A model permits at least what its file systems do, often more: ext4 mostly writes a file before
 another one is replaced by it, and data=journal keeps one order of all files. Since the last sync of a file, each block
-is that of any version, and the size that of any. New blocks are those in which the durable file has nothing but zeros;
-stale bytes are one pattern, not the bytes of a similar file. `msync` keeps what it syncs, but not that the file has
-grown; `fsync` and `fdatasync` keep that too (of a recorded program, `msync` as well). A rename between two directories
-is durable as soon as one of them is synced. In N-512 the power is cut twice: once in the first session, once in a
-recovery or a commit after it. Where it leaves directories of which each is in the other, the name that leads back is
-not there, because fsck removes it.
+is that of any version, and the size that of any. New blocks are those in which the durable file has nothing but zeros,
+and those that a truncation has freed since; stale bytes are one pattern, not the bytes of a similar file. `msync` keeps
+what it syncs, but not that the file has grown; `fsync` and `fdatasync` keep that too (of a recorded program, `msync` as
+well). A rename between two directories is durable as soon as one of them is synced. In N-512 the power is cut twice:
+once in the first session, once in a recovery or a commit after it. Where it leaves directories of which each is in the
+other, the name that leads back is not there, because fsck removes it.
 """
 
 

@@ -131,7 +131,7 @@ def allows_content(state: FileState, model: Model, content: bytes) -> bool:
         return content in versions
     if len(content) not in map(len, versions):
         return False
-    blocks = _with_stale(_blocks(versions, model.block_bytes), model)
+    blocks = _with_stale(_blocks(versions, model.block_bytes), versions, model)
     starts = range(0, len(content), model.block_bytes)
     pieces = (content[start : start + model.block_bytes] for start in starts)
     return all(
@@ -160,7 +160,7 @@ def _prefixes(versions: tuple[bytes, ...]) -> LegalFile:
 
 def _in_blocks(versions: tuple[bytes, ...], model: Model, limits: Limits) -> LegalFile:
     assert model.block_bytes is not None
-    blocks = _with_stale(_blocks(versions, model.block_bytes), model)
+    blocks = _with_stale(_blocks(versions, model.block_bytes), versions, model)
     sizes: dict[int, int] = {}
     for number in range(len(versions) - 1, -1, -1):
         sizes.setdefault(len(versions[number]), number)
@@ -202,11 +202,11 @@ def _blocks(versions: tuple[bytes, ...], block_bytes: int) -> _Blocks:
     return found
 
 
-def _with_stale(blocks: _Blocks, model: Model) -> _Blocks:
+def _with_stale(blocks: _Blocks, versions: tuple[bytes, ...], model: Model) -> _Blocks:
     """Return the blocks with one more content where a deleted file may have left its own.
 
-    That is where data was written to a block of the file system in which the durable file has none: it was allocated
-    for the data. Stale bytes come first, as the oldest.
+    That is where data was written to a block of the file system in which the durable file has none, or which a
+    truncation had freed: it was allocated for the data. Stale bytes are older than that, and newer than durable data.
     """
     if model.stale_block_bytes is None or model.block_bytes is None:
         return blocks
@@ -214,12 +214,21 @@ def _with_stale(blocks: _Blocks, model: Model) -> _Blocks:
     stale, count = STALE_BYTE * model.block_bytes, max(1, model.stale_block_bytes // model.block_bytes)
     for first in range(0, len(contents), count):
         together = range(first, min(first + count, len(contents)))
+        if varying.isdisjoint(together):
+            continue
         is_new = not any(next(iter(contents[block])).strip(b"\0") for block in together)
-        if is_new and not varying.isdisjoint(together):
+        if is_new or _is_freed(versions, together.start * model.block_bytes, together.stop * model.block_bytes):
             for block in together:
-                contents[block] = {stale: STALE, **contents[block]}
+                durable, *later = contents[block].items()
+                contents[block] = dict([(stale, STALE), durable, *later] if is_new else [durable, (stale, STALE), *later])
             varying.update(together)
     return _Blocks(tuple(contents), frozenset(varying))
+
+
+def _is_freed(versions: tuple[bytes, ...], start: int, stop: int) -> bool:
+    """Return whether data was written to these bytes after a version that ends before them."""
+    cut = next((number for number, version in enumerate(versions) if len(version) <= start), len(versions))
+    return any(version[start:stop].strip(b"\0") for version in versions[cut:])
 
 
 def _split(content: bytes, block_bytes: int) -> list[bytes]:

@@ -66,7 +66,10 @@ class Model:
     keeps_cache: bool = False
     block_bytes: int | None = None
     stale_block_bytes: int | None = None
-    """A block of this size that the durable file has no data in may hold what a deleted file left, not only zeros."""
+    """A new block of this size may hold what a deleted file left, not only zeros.
+
+    That is one that the durable file has no data in, or that a truncation has freed since.
+    """
     names: Names = Names.JOURNALLED
     fails_syncs: bool = False
     syncs_whole_files: bool = False

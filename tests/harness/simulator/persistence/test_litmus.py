@@ -251,11 +251,36 @@ CASES = (
         },
     ),
     Litmus(
-        "truncate and write again: empty, or old, or zeros",
+        "truncate and write again: empty, or old, or zeros, or stale bytes of a block that was freed and allocated",
         OLD,
         (("truncate", "r/f", 0), ("write", "r/f", 0, b"new")),
         ("r/f",),
-        {(b"new",): POWER | KEEPS_CACHE, (b"",): POWER, (b"old",): POWER, (bytes(3),): MIXED},
+        {
+            (b"new",): POWER | KEEPS_CACHE,
+            (b"",): POWER,
+            (b"old",): POWER,
+            (bytes(3),): MIXED,
+            (STALE_BYTE * 3,): STALE,
+        },
+    ),
+    Litmus(
+        "truncate inside of a block and write again: no stale bytes, because the block stays",
+        OLD,
+        (("truncate", "r/f", 1), ("write", "r/f", 0, b"new")),
+        ("r/f",),
+        {
+            (b"new",): POWER | KEEPS_CACHE,
+            (b"o",): POWER,
+            (b"o" + bytes(2),): MIXED,
+            (STALE_BYTE * 3,): NOBODY,
+        },
+    ),
+    Litmus(
+        "truncate and extend: old or zeros, and no stale bytes without a write that needs a block",
+        OLD,
+        (("truncate", "r/f", 0), ("truncate", "r/f", 3)),
+        ("r/f",),
+        {(bytes(3),): POWER | KEEPS_CACHE, (b"old",): POWER, (b"",): POWER, (STALE_BYTE * 3,): NOBODY},
     ),
 )
 

@@ -220,7 +220,8 @@ def _with_stale(blocks: _Blocks, versions: tuple[bytes, ...], model: Model) -> _
         if is_new or _is_freed(versions, together.start * model.block_bytes, together.stop * model.block_bytes):
             for block in together:
                 durable, *later = contents[block].items()
-                contents[block] = dict([(stale, STALE), durable, *later] if is_new else [durable, (stale, STALE), *later])
+                oldest = [(stale, STALE), durable] if is_new else [durable, (stale, STALE)]
+                contents[block] = dict([*oldest, *later])
             varying.update(together)
     return _Blocks(tuple(contents), frozenset(varying))
 

@@ -9,6 +9,7 @@ import posixpath
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Set
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,14 @@ from tornproof.harness.recording.system_calls import (
     descriptor_of,
     texts_of,
 )
-from tornproof.harness.simulator.filesystem.file_state import PAGE_BYTES
+from tornproof.harness.simulator.filesystem.file_state import PAGE_BYTES, in_pages
 from tornproof.impl.storage.interface import OpenMode
 
 LINKS_MAX = 40
+PARTS_MAX = 16
+"""A write is at most so many steps."""
+PARTED_BYTES_MAX = 4 << 20
+"""The file after each step of one write is remembered, and has together no more bytes than this."""
 NO_OFFSET = (1 << 64) - 1
 """Stands for the position of a descriptor, where strace shows plain numbers."""
 
@@ -374,9 +379,21 @@ class Follower:
             opened.position = at + len(content)
         path = self._current(descriptor)
         if content:
-            self._add(process, StepKind.WRITE, path=path, handle=opened.handle, offset=at, content=content)
+            self._add_write(process, path, opened, at, content)
         if content and (syncs := opened.syncs or _syncs_of(flags, "RWF_")) is not None:
             self._add(process, syncs, path=path, handle=opened.handle, offset=at, size=len(content))
+
+    def _add_write(self, process: Process, path: str, opened: OpenFile, offset: int, content: bytes) -> None:
+        """Make a step for each page of a write, because it can end between any two; fewer of a large one."""
+        end = offset + len(content)
+        pages = [start for start, _ in in_pages(offset, end)]
+        count = min(len(pages), PARTS_MAX, max(1, PARTED_BYTES_MAX // max(end, self._size(opened))))
+        if count < len(pages):
+            self.notes.add("of some writes of many pages, or to large files, crashes between some pages are not tried")
+        starts = [pages[number * len(pages) // count] for number in range(count)]
+        for start, stop in pairwise([*starts, end]):
+            part = content[start - offset : stop - offset]
+            self._add(process, StepKind.WRITE, path=path, handle=opened.handle, offset=start, content=part)
 
     def _size(self, opened: OpenFile) -> int:
         kernel = self._machine.kernel
@@ -449,8 +466,7 @@ class Follower:
             self._add(process, StepKind.TRUNCATE, path=path, handle=opened.handle, size=end)
             size = end
         if flags & {"FALLOC_FL_PUNCH_HOLE", "FALLOC_FL_ZERO_RANGE"} and offset < size:
-            zeros = bytes(min(end, size) - offset)
-            self._add(process, StepKind.WRITE, path=path, handle=opened.handle, offset=offset, content=zeros)
+            self._add_write(process, path, opened, offset, bytes(min(end, size) - offset))
 
     def _synced(self, process: Process, call: SystemCall) -> None:
         """Follow a sync, of which stores through mappings are a part: they are read when the process has stopped."""

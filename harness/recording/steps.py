@@ -105,6 +105,29 @@ def insert(steps: list[Step], at: int, step: Step) -> None:
     ]
 
 
+def parts_of(steps: Sequence[Step], index: int) -> range:
+    """Return the indexes of the steps of one write, of which that of an index is one; of any other step its own."""
+    first, stop = index, index + 1
+    while first and _goes_on(steps[first - 1], steps[first]):
+        first -= 1
+    while stop < len(steps) and _goes_on(steps[stop - 1], steps[stop]):
+        stop += 1
+    return range(first, stop)
+
+
+def whole_of(steps: Sequence[Step], index: int) -> Step:
+    """Return a step with all that its system call wrote there."""
+    parts = parts_of(steps, index)
+    content = b"".join(steps[part].content for part in parts)
+    return msgspec.structs.replace(steps[parts.start], content=content)
+
+
+def _goes_on(step: Step, later: Step) -> bool:
+    """Return whether both are parts of one write; stores are not, of which nobody knows the order."""
+    is_write = step.kind is later.kind is StepKind.WRITE and step.name != STORE
+    return is_write and (later.call, later.offset) == (step.call, step.offset + len(step.content))
+
+
 NOT_TEXT = "a name that is not UTF-8, which a trace cannot hold"
 
 

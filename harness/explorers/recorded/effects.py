@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tornproof.harness.common.verdict import without_digits
 from tornproof.harness.counterexamples.byte_map import padded
 from tornproof.harness.recording.replaying import Machine
-from tornproof.harness.recording.steps import Step
+from tornproof.harness.recording.steps import Step, parts_of
 from tornproof.harness.simulator.filesystem.file_state import FileState
 from tornproof.harness.simulator.persistence.legal_disks import Disk
 from tornproof.harness.simulator.persistence.legal_names import tree_after
@@ -21,13 +21,15 @@ LOST, IN_PART = "is not on disk", "is on disk in part"
 
 
 class Effect(NamedTuple):
-    """A step of a trace by its index, and what became of it."""
+    """A step of a trace by its index, of a write the first one, and what became of it."""
 
     step: int
     state: str
 
 
-def lost_effects(machine: Machine, model: Model, choice: Choice, disk: Disk) -> tuple[Effect, ...]:
+def lost_effects(
+    steps: Sequence[Step], machine: Machine, model: Model, choice: Choice, disk: Disk
+) -> tuple[Effect, ...]:
     """Return the steps that are not on a disk, or only in part, in their order."""
     found = dict(_lost_names(machine, model, choice))
     tree, numbers = tree_after(machine.kernel, model, choice.names)
@@ -36,14 +38,24 @@ def lost_effects(machine: Machine, model: Model, choice: Choice, disk: Disk) -> 
         state = machine.kernel.files[number]
         if content != state.content:
             found.update(_lost_writes(state, machine.writes.get(number, ()), content))
-    return tuple(Effect(step, found[step]) for step in sorted(found))
+    whole: dict[int, str] = {}
+    made = _open_steps(machine)
+    for step in sorted(found):
+        parts = parts_of(steps, step)
+        is_lost = all(found.get(part) == LOST for part in parts if part in made)
+        whole[parts.start] = LOST if is_lost else IN_PART
+    return tuple(Effect(*each) for each in whole.items())
 
 
-def kept_effects(machine: Machine, lost: Sequence[Effect]) -> tuple[int, ...]:
+def kept_effects(steps: Sequence[Step], machine: Machine, lost: Sequence[Effect]) -> tuple[int, ...]:
     """Return the steps that no sync has made durable and that are on the disk all the same."""
-    gone = {effect.step for effect in lost}
-    open_steps = {step for steps in machine.writes.values() for step in steps} | {step for _, step in machine.changes}
-    return tuple(sorted(open_steps - gone))
+    there = {parts_of(steps, step).start for step in _open_steps(machine)}
+    return tuple(sorted(there - {effect.step for effect in lost}))
+
+
+def _open_steps(machine: Machine) -> set[int]:
+    """Return the steps that were made, and that no sync has made durable."""
+    return {step for of_file in machine.writes.values() for step in of_file} | {step for _, step in machine.changes}
 
 
 def sites(steps: Sequence[Step], effects: Iterable[Effect]) -> frozenset[str]:

@@ -30,7 +30,7 @@ from tornproof.harness.explorers.recorded.states import (
 from tornproof.harness.parallel.tasks import Exploration
 from tornproof.harness.parallel.workers import Task, Worker
 from tornproof.harness.recording.replaying import Machine
-from tornproof.harness.recording.steps import SYNCS, StepKind, Trace
+from tornproof.harness.recording.steps import SYNCS, Step, StepKind, Trace, parts_of, whole_of
 from tornproof.harness.simulator.persistence.legal_disks import DEFAULT_LIMITS, Disk, chosen_disk
 from tornproof.harness.simulator.persistence.legal_files import Limits
 from tornproof.harness.simulator.persistence.models import MODELS, Choice, D, Model, model_named
@@ -108,8 +108,9 @@ def check_one(question: RecordedQuestion, name: str) -> tuple[Answer, list[str]]
     acknowledged = question.trace.acknowledgements(point.step)
     with tempfile.TemporaryDirectory(prefix="tornproof-") as scratch:
         answer = question.checker.check(disk.kernel(), acknowledged, Path(scratch))
-    lost = lost_effects(point.machine, model, choice, disk)
-    return answer, _sentences(question.trace, Rejected(state, answer, lost), kept_effects(point.machine, lost))
+    steps = question.trace.steps
+    lost = lost_effects(steps, point.machine, model, choice, disk)
+    return answer, _sentences(question.trace, Rejected(state, answer, lost), kept_effects(steps, point.machine, lost))
 
 
 # Tasks.
@@ -140,7 +141,8 @@ def _rejected(worker: Worker, state: State, disk: Disk) -> Rejected | None:
     answer = _asked(worker, disk, machine)
     if answer.accepts:
         return None
-    return Rejected(state, answer, lost_effects(machine, model_named(state.choice.model), state.choice, disk))
+    steps, model = worker.question.trace.steps, model_named(state.choice.model)
+    return Rejected(state, answer, lost_effects(steps, machine, model, state.choice, disk))
 
 
 def _asked(worker: Worker, disk: Disk, machine: Machine) -> Answer:
@@ -200,7 +202,7 @@ def _explain(worker: Worker, rejected: Rejected) -> tuple[Rejected, dict[str, An
         "model": state.choice.model,
         "crash_after": state.step,
         "lost": [{"step": effect.step, "state": effect.state} for effect in smaller.lost],
-        "kept": list(kept_effects(machine, smaller.lost)),
+        "kept": list(kept_effects(question.trace.steps, machine, smaller.lost)),
         "checker": smaller.answer._asdict(),
         "acknowledged": machine.acknowledged,
         "syncs_tried": tried,
@@ -317,18 +319,17 @@ def _findings(
 
 def _sentences(trace: Trace, rejected: Rejected, kept: Sequence[int]) -> list[str]:
     steps, state = trace.steps, rejected.state
-    when = f"after {steps[state.step - 1]}" if state.step else "before the first call"
+    when = _moment(steps, state.step)
     said = [f"The power is cut {when} (model {state.choice.model})."]
     if state.choice.model == "A":
         said = [f"The program is killed {when}."]
-    said += [f"{_upper(str(steps[effect.step]))} {effect.state}." for effect in rejected.lost[:SHOWN_MAX]]
+    said += [f"{_upper(str(whole_of(steps, effect.step)))} {effect.state}." for effect in rejected.lost[:SHOWN_MAX]]
     if len(rejected.lost) > SHOWN_MAX:
         said.append(f"So are {len(rejected.lost) - SHOWN_MAX} more.")
     later = [index for index in kept if rejected.lost and index > rejected.lost[0].step]
     if later:
-        said.append(
-            f"On disk is, though it was called later: {'; '.join(str(steps[each]) for each in later[:SHOWN_MAX])}."
-        )
+        shown = "; ".join(str(whole_of(steps, each)) for each in later[:SHOWN_MAX])
+        said.append(f"On disk is, though it was called later: {shown}.")
     acknowledged = trace.acknowledgements(state.step)
     if acknowledged:
         last = acknowledged[-1].decode(errors="backslashreplace")
@@ -337,10 +338,20 @@ def _sentences(trace: Trace, rejected: Rejected, kept: Sequence[int]) -> list[st
     return said
 
 
+def _moment(steps: Sequence[Step], count: int) -> str:
+    """Return in words when a crash after so many steps comes, which may be inside of a write."""
+    if not count:
+        return "before the first call"
+    parts = parts_of(steps, count - 1)
+    whole = whole_of(steps, count - 1)
+    written = sum(len(steps[part].content) for part in range(parts.start, count))
+    return f"after {whole}" if parts.stop == count else f"after the first {written} bytes of {whole}"
+
+
 def _mended(trace: Trace, evidence: dict[str, Any]) -> list[str]:
     closed = evidence["closed_by"]
     if closed is not None:
-        after = trace.steps[closed["after"]]
+        after = whole_of(trace.steps, closed["after"])
         return [
             f"One sync closes it: {closed['sync']} after {after}; of {closed['checked']} states that are left then, "
             "none of this kind is rejected."

@@ -11,7 +11,7 @@ from tornproof.harness.common.verdict import HasTime
 from tornproof.harness.explorers.recorded.effects import Effect, lost_effects
 from tornproof.harness.explorers.recorded.states import State, enumerate_points, points_of
 from tornproof.harness.recording.replaying import Machine
-from tornproof.harness.recording.steps import NotFollowedError, Step, StepKind, Trace, insert
+from tornproof.harness.recording.steps import NotFollowedError, Step, StepKind, Trace, insert, parts_of
 from tornproof.harness.simulator.persistence.legal_disks import Disk, allows_disk, chosen_disk
 from tornproof.harness.simulator.persistence.legal_files import Limits
 from tornproof.harness.simulator.persistence.models import model_named
@@ -60,10 +60,14 @@ def mend(
 
 
 def _candidates(steps: Sequence[Step], state: State, lost: Sequence[Effect]) -> Iterator[tuple[Step, int]]:
-    """Yield syncs of each lost effect's file or directory, after it and after each later call before the crash."""
+    """Yield syncs of each lost effect's file or directory, after it and after each later call before the crash.
+
+    The program cannot sync in the middle of a write.
+    """
     for effect in lost:
         step = steps[effect.step]
-        for after in islice(range(effect.step, state.step), POSITIONS_MAX):
+        ends = (after for after in range(effect.step, state.step) if parts_of(steps, after)[-1] == after)
+        for after in islice(ends, POSITIONS_MAX):
             for sync in syncs_of(step):
                 yield sync, after
 
@@ -102,7 +106,7 @@ def _closes(
     for other in found.states:
         machine = points[other.step].machine
         disk = chosen_disk(machine.kernel, model, other.choice)
-        is_alike = cause == {effect.step for effect in lost_effects(machine, model, other.choice, disk)}
+        is_alike = cause == {effect.step for effect in lost_effects(steps, machine, model, other.choice, disk)}
         if is_alike and not accepts(disk, machine):
             return None
     return len(found.states)

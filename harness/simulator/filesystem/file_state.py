@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from typing import Any, TypeVar, cast
 
@@ -155,3 +155,13 @@ def _overwritten(version: bytes, content: bytes, start_bytes: int) -> bytes:
     """Return a version with this content from an offset on, which makes it no longer."""
     content = content[: max(0, len(version) - start_bytes)]
     return version[:start_bytes] + content + version[start_bytes + len(content) :]
+
+
+def in_pages(start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield the parts of a range that lie in one page each; an empty range is one part."""
+    while True:
+        stop = min(end, (start // PAGE_BYTES + 1) * PAGE_BYTES)
+        yield start, stop
+        if stop >= end:
+            return
+        start = stop

@@ -7,14 +7,14 @@ same way again costs a dictionary lookup per call, whatever the code computes in
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
-from tornproof.harness.simulator.filesystem.file_state import PAGE_BYTES
+from tornproof.harness.simulator.filesystem.file_state import PAGE_BYTES, in_pages
 from tornproof.harness.simulator.filesystem.intercept import (
     CHANGES,
     NOBODY,
@@ -305,7 +305,7 @@ class _ProcessStorage(InterceptedStorage):
     def intercept_write(self, file: File, call: Call, run: Callable[[], None]) -> None:
         self.calls.add(call)
         start, end = call.offset_bytes, call.offset_bytes + call.size_bytes
-        for first, stop in _pages(start, end) if call.content else ():
+        for first, stop in in_pages(start, end) if call.content else ():
             content = call.content[first - start : stop - start]
             is_whole = (first, stop) == (start, end)
             self._ask(call if is_whole else call._replace(offset_bytes=first, size_bytes=stop - first, content=content))
@@ -381,7 +381,7 @@ class _ProcessStorage(InterceptedStorage):
         if end <= (start // PAGE_BYTES + 1) * PAGE_BYTES:
             return self._ask(call)
         parts: list[bytes] = []
-        for first, stop in _pages(start, end):
+        for first, stop in in_pages(start, end):
             parts.append(self._ask(call._replace(offset_bytes=first, size_bytes=stop - first)))
             if len(parts[-1]) < stop - first:
                 break
@@ -394,13 +394,3 @@ _PAGED_CALLS = frozenset({CallKind.PREAD, CallKind.READ_MAPPED})
 
 def _is_same(one: tuple[Call, Any], other: tuple[Call, Any]) -> bool:
     return one[1] == other[1] and without_numbers(one[0]) == without_numbers(other[0])
-
-
-def _pages(start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield the parts of a range that lie in one page each; an empty range is one part."""
-    while True:
-        stop = min(end, (start // PAGE_BYTES + 1) * PAGE_BYTES)
-        yield start, stop
-        if stop >= end:
-            return
-        start = stop

@@ -18,6 +18,7 @@ from tornproof.harness.recording.replaying import Machine, captured, difference,
 from tornproof.harness.recording.steps import End, NotFollowedError, Start, Step, StepKind, Trace, insert
 from tornproof.harness.recording.system_calls import Lines
 from tornproof.harness.recording.trace_file import read_trace, write_trace
+from tornproof.harness.simulator.filesystem.file_state import PAGE_BYTES
 
 pytestmark = NEEDS_STRACE
 
@@ -210,6 +211,38 @@ d = os.open(".", os.O_RDONLY); os.fsync(d); os.sync()
     ]
 
 
+def written(trace: Trace) -> list[tuple[int, int]]:
+    """Return the offset and the size of each step that writes."""
+    return [(step.offset, len(step.content)) for step in trace.steps if step.kind is StepKind.WRITE]
+
+
+@pytest.mark.parametrize(
+    ("offset", "size", "expected"),
+    [
+        (4_000, 96, [(4_000, 96)]),
+        (0, 8_192, [(0, 4_096), (4_096, 4_096)]),
+        (4_000, 5_000, [(4_000, 96), (4_096, 4_096), (8_192, 808)]),
+    ],
+)
+def test_a_write_is_a_step_for_each_page(tmp_path: Path, offset: int, size: int, expected: list[object]) -> None:
+    """A write of several pages was one step, as if nothing could come between them."""
+    (tmp_path / "f").write_bytes(bytes(9_000))
+    program = f"import os; os.pwrite(os.open('f', os.O_WRONLY), b'n' * {size}, {offset})"
+    trace = recorded_python(tmp_path, program)
+    assert written(trace) == expected and len({step.call for step in trace.steps[1:]}) == 1
+    assert trace.end.notes == ()
+
+
+@pytest.mark.parametrize(("pages", "count"), [(17, 16), (256, 4), (2_000, 1)])
+def test_a_write_of_many_pages_is_fewer_steps_and_a_note_says_so(tmp_path: Path, pages: int, count: int) -> None:
+    content = f"b'n' * {pages * PAGE_BYTES}"
+    trace = recorded_python(tmp_path, f"import os; os.write(os.open('f', os.O_WRONLY | os.O_CREAT), {content})")
+    parts = written(trace)
+    assert len(parts) == count and sum(size for _, size in parts) == pages * PAGE_BYTES
+    assert all(offset % PAGE_BYTES == 0 for offset, _ in parts)
+    assert [note.partition(",")[0] for note in trace.end.notes] == ["of some writes of many pages"]
+
+
 def test_acknowledgements_are_whole_lines_that_match_in_their_place(tmp_path: Path) -> None:
     program = """import os
 os.write(1, b"ac"); os.write(1, b"k 1\\nnoise\\nack"); open("f", "w").close(); os.write(1, b" 2\\n")
@@ -236,7 +269,7 @@ def test_stacks_name_the_function_that_made_a_call_and_its_line_where_that_is_kn
     data.mkdir()
     (data / "cur").write_bytes(b"a" * 8192)
     trace = recorded(data, program, "overwrite", "bad", with_stacks=True)
-    (write,) = [step for step in trace.steps if step.kind is StepKind.WRITE]
+    write, _ = [step for step in trace.steps if step.kind is StepKind.WRITE]
     assert re.match(r"crash_classes: change( at crash_classes.c:\d+)?$", write.place)
     if shutil.which("addr2line"):
         number = int(write.place.rpartition(":")[2])

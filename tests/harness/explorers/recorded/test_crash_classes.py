@@ -14,9 +14,9 @@ from tornproof.harness.parallel.tasks import explore_here
 
 pytestmark = NEEDS_STRACE
 CAUSES = {
-    "append": "pwrite64 of 8192 bytes at 8192 of cur is on disk in part",
+    "append": "The program is killed after the first 4096 bytes of call 2, pwrite64 of 8192 bytes at 8192 of cur",
     "overwrite": "pwrite64 of 8192 bytes at 0 of cur is on disk in part",
-    "data before rename": "write of 8192 bytes at 0 of tmp is not on disk",
+    "data before rename": "write of 8192 bytes at 0 of tmp is on disk in part",
     "rename without directory sync": "rename of tmp to cur is not on disk",
     "creat": "openat of new is not on disk",
     "unlink before rename": "The program is killed after call 5, unlink of cur",

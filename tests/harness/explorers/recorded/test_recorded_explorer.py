@@ -27,7 +27,7 @@ from tornproof.harness.explorers.recorded.states import (
 from tornproof.harness.parallel.tasks import explore_here
 from tornproof.harness.recording.replaying import Machine, tree_of
 from tornproof.harness.recording.steps import End, Start, Step, StepKind, Trace
-from tornproof.harness.simulator.filesystem.file_state import FileState
+from tornproof.harness.simulator.filesystem.file_state import PAGE_BYTES, FileState
 from tornproof.harness.simulator.persistence.legal_disks import DEFAULT_LIMITS, Picked, allows_disk, legal_disks
 from tornproof.harness.simulator.persistence.legal_files import Limits, allows_content, legal_file
 from tornproof.harness.simulator.persistence.models import C_512, C_4096, MODELS, N_512, POWER_MODELS, A, B
@@ -380,6 +380,55 @@ def test_writes_of_two_functions_to_one_file_are_two_causes_each_with_the_sync_t
     )
     phase = explore_here(explore_recorded(asked), asked)
     assert [finding.evidence["closed_by"]["after"] for finding in phase.findings] == [1, 3]
+
+
+def written_in_parts(model: str, checker: str) -> Phase:
+    """Explore a program that overwrites three pages at once, truncates another file, syncs and acknowledges."""
+    size = 3 * PAGE_BYTES
+    parts = [
+        Step(kind=StepKind.WRITE, call=2, name="pwrite64", path="f", handle=1, offset=offset, content=b"n" * PAGE_BYTES)
+        for offset in range(0, size, PAGE_BYTES)
+    ]
+    steps = (
+        Step(kind=StepKind.OPEN, call=1, name="openat", path="f", handle=1),
+        *parts,
+        Step(kind=StepKind.TRUNCATE, call=3, name="truncate", path="g", size=1),
+        Step(kind=StepKind.FSYNC, call=4, name="fsync", path="f", handle=1),
+        Step(kind=StepKind.ACKNOWLEDGE, call=5, name="write", content=b"saved"),
+    )
+    files = {"f": b"o" * size, "g": b""}
+    start = Start(format=1, tornproof="0", command=("it",), directories=(), files=files, links={})
+    asked = RecordedQuestion(
+        trace=Trace(start=start, steps=steps, end=End(exit_code=0, calls=5, steps=len(steps))),
+        checker=Checker(command=shlex.join(["sh", "-c", checker, "{dir}", "{acks}"]), seconds=60),
+        models=(model,),
+        states_max=99,
+    )
+    return explore_here(explore_recorded(asked), asked)
+
+
+TORN = "case $(head -c 4096 $0/f | tail -c 1)$(tail -c 1 $0/f) in oo) test ! -s $1 ;; nn) ;; *) false ;; esac"
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("A", "The program is killed after the first 4096 bytes of call 2, pwrite64 of 12288 bytes at 0 of f."),
+        ("B", "The power is cut after the first 4096 bytes of call 2, pwrite64 of 12288 bytes at 0 of f (model B)."),
+    ],
+)
+def test_a_crash_between_two_pages_of_a_write_is_a_finding_that_names_the_whole_call(model: str, said: str) -> None:
+    phase = written_in_parts(model, TORN)
+    assert phase.verdict is Verdict.INVALID and said in phase.findings[0].sentence
+
+
+def test_no_sync_is_looked_for_inside_of_a_write() -> None:
+    """What is lost of it is one effect, and a sync can only come after all of it."""
+    phase = written_in_parts("B", "test ! -s $0/g || case $(tail -c 1 $0/f) in n) ;; *) false ;; esac")
+    (finding,) = phase.findings
+    assert "Call 2, pwrite64 of 12288 bytes at 0 of f is on disk in part." in finding.evidence["sentences"]
+    assert finding.evidence["closed_by"]["after"] == 3
+    assert [effect["step"] for effect in finding.evidence["lost"]] == [1]
 
 
 def test_the_search_for_a_sync_goes_on_where_a_path_leads_to_nothing_any_more() -> None:

@@ -23,6 +23,16 @@ def publish_file(storage: Storage, path: str, content: bytes, *, is_new: bool = 
     publish_parts(storage, path, (content,), is_new=is_new)
 
 
+def replaceable_kind(storage: Storage, path: str) -> EntryKind:
+    """Return whether a file is there or none; raises StorageError for anything else, which is not replaced."""
+    kind = storage.own_kind(path)
+    if kind is EntryKind.LINK:
+        raise StorageError(path, "replace", "it is a symbolic link; name the file that it leads to")
+    if kind not in (EntryKind.FILE, EntryKind.MISSING):
+        raise StorageError(path, "replace", StorageReason.NOT_A_REGULAR_FILE)
+    return kind
+
+
 def publish_parts(
     storage: Storage,
     path: str,
@@ -37,11 +47,7 @@ def publish_parts(
     What making them raises, or what is checked when all of them are durable, leaves no other file either. Raises
     BusyError while another process does the same, StorageError, also for a symbolic link.
     """
-    kind = storage.own_kind(path)
-    if kind is EntryKind.LINK:
-        raise StorageError(path, "replace", "it is a symbolic link; name the file that it leads to")
-    if kind not in (EntryKind.FILE, EntryKind.MISSING):
-        raise StorageError(path, "replace", StorageReason.NOT_A_REGULAR_FILE)
+    kind = replaceable_kind(storage, path)
     if is_new and kind is not EntryKind.MISSING:
         # Another machine's view of a shared file system may have been stale before.
         raise BusyError(f"{path}: another process created it meanwhile; nothing was written")

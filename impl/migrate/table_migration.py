@@ -19,6 +19,7 @@ from tornproof.impl.migrate.partition_publish import (
     make_directories,
     publish_file,
     remove_unfinished,
+    replaceable_kind,
     sync_name,
 )
 from tornproof.impl.migrate.plan import Migration, Outcome, PartitionMigration, rejected_table, rejection
@@ -159,6 +160,7 @@ class _Destination:
         else:
             target = f"{files.path}/{PM_FILE}"
             if converted.old_problems:
+                replaceable_kind(self._storage, target)
                 outcome = Outcome.REPLACED
                 kept_as = kept_name(self._storage, table.path, files.pm_label, 0)
             if self._changes_table:

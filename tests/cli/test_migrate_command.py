@@ -350,6 +350,20 @@ def test_replaced_bytes_are_named_and_forgotten_by_recover(
     assert not (table / "_recovered").exists()
 
 
+def test_what_cannot_be_replaced_is_rejected_by_a_dry_run_too_and_no_next_step(
+    tornproof: WarmRunner, copy_of: Callable[[str], Path]
+) -> None:
+    """The next step led to a refusal, whose next step was the same."""
+    table = copy_of(CHAIN) / "table"
+    (table / "elsewhere").write_bytes(b"half")
+    (table / DAY / "_pm").unlink()
+    (table / DAY / "_pm").symlink_to(table / "elsewhere")
+    for arguments in (("--dry-run",), ()):
+        run = tornproof("migrate", table, *arguments)
+        assert run.code == 1 and "it is a symbolic link" in run.out
+    assert "tornproof migrate" not in tornproof("verify", table).out
+
+
 def test_the_document_names_every_outcome_field_and_flag(tornproof: WarmRunner, copy_of: Callable[[str], Path]) -> None:
     described = set(re.findall(r"`([a-z0-9_]+)`", DOCS))
     assert set(Outcome) == STYLES.keys()

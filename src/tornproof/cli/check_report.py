@@ -16,6 +16,7 @@ from rich.text import Text
 
 from tornproof.cli.console import result_grid
 from tornproof.cli.explanation_print import print_finding
+from tornproof.cli.output import shell_word
 from tornproof.harness.check import PhaseName
 from tornproof.harness.common.effort import EFFORTS, Bounds
 from tornproof.harness.common.verdict import Phase, Verdict, worst
@@ -121,7 +122,7 @@ def print_check(
     for finding, entry in zip_longest(findings[:FINDINGS_SHOWN_MAX], saved[:FINDINGS_SHOWN_MAX]):
         print_finding(console, finding)
         if entry is not None:
-            console.print(f"  tornproof replay {shlex.quote(entry['file'])}", soft_wrap=True)
+            console.print(f"  tornproof replay {shell_word(entry['file'])}", soft_wrap=True)
     if len(findings) > FINDINGS_SHOWN_MAX:
         console.print(f"and {len(findings) - FINDINGS_SHOWN_MAX} more findings")
     if with_bounds:
@@ -188,7 +189,7 @@ def _remarks(outcome: CheckOutcome) -> Iterator[str]:
 def _next_command(asked: Asked, outcome: CheckOutcome, saved: Sequence[dict[str, str]]) -> str:
     """Return the one command that is most useful next."""
     if saved:
-        return f"tornproof replay {shlex.quote(saved[0]['file'])}"
+        return f"tornproof replay {shell_word(saved[0]['file'])}"
     command = ["tornproof", "check", *asked.arguments]
     if asked.seed:
         command += ["--seed", str(asked.seed)]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import datetime
 import itertools
-import shlex
 from collections.abc import Iterator, Sequence
 
+from tornproof.cli.output import shell_word
 from tornproof.impl.errors import TornproofError, counted
 from tornproof.impl.storage.interface import Storage
 from tornproof.impl.table.indexed_columns import index_advice
@@ -49,7 +49,7 @@ def _readable(table: Table, path: str, judged: Sequence[Judged]) -> Iterator[str
         grouped = itertools.groupby(judged, key=lambda each: _is_readable(each[0]))
         runs = [[partition for _, partition in run] for is_readable, run in grouped if is_readable]
         for run in runs[:RANGES_SHOWN]:
-            yield f"tornproof read {shlex.quote(path)}{_range(table, run[0], run[-1])}"
+            yield f"tornproof read {shell_word(path)}{_range(table, run[0], run[-1])}"
         if len(runs) > RANGES_SHOWN:
             yield f"and {counted(len(runs) - RANGES_SHOWN, 'more range')} of times"
 
@@ -90,7 +90,7 @@ def _repairs(storage: Storage, table: Table, report: TableReport, judged: Sequen
         by_command[_command(storage, table, partition) if is_tried else ""].append(found.name)
     for command, names in by_command.items():
         if command and names:
-            run = f"tornproof {command} {shlex.quote(table.path)}"
+            run = f"tornproof {command} {shell_word(table.path)}"
             yield f"{run} repairs {_names(names)}: with the server stopped, --dry-run first"
     if advice and any(problem.file.endswith(INDEX_SUFFIXES) for found, _ in damaged for problem in found.problems):
         yield f"lookups by an index are wrong, rows are not: {advice}"

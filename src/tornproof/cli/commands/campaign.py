@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +15,7 @@ from tornproof.cli.console import result_console, result_grid
 from tornproof.cli.findings import finding_document
 from tornproof.cli.interruption import remove_at_end, say_if_interrupted
 from tornproof.cli.numbers import within
-from tornproof.cli.output import ExitCode, JsonOption, check_outputs, write_document, write_json
+from tornproof.cli.output import ExitCode, JsonOption, check_outputs, shell_word, write_document, write_json
 from tornproof.cli.progress import Unseen, progress_bar
 from tornproof.cli.report_writing import HTML, JUNIT, write_report
 from tornproof.cli.spark_options import ConfOption, MasterOption, settings_of
@@ -141,7 +140,7 @@ def _is_of(file: Location, detection: Detection) -> bool:
 def _print_finding(console: Console, detection: Detection, file: Location) -> None:
     console.print(Text.assemble(("finding ", "bold red"), detection.sentence))
     console.print(f"  in {detection.where}", soft_wrap=True)
-    console.print(f"  replay: tornproof replay {shlex.quote(str(file))}", soft_wrap=True)
+    console.print(f"  replay: tornproof replay {shell_word(str(file))}", soft_wrap=True)
 
 
 def _document(spec: Spec, out: Location, summary: Summary, saved: list[tuple[Detection, Location]]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from tornproof.cli.console import result_console
 from tornproof.cli.effort_option import METAVAR, parse_effort
 from tornproof.cli.findings import ANSWERS, FindingsOption, findings_directories, save_findings
 from tornproof.cli.numbers import CORES, seconds_within, workers_within
-from tornproof.cli.output import ExitCode, JsonOption, visible, write_json
+from tornproof.cli.output import ExitCode, JsonOption, shell_word, visible, write_json
 from tornproof.cli.progress import progress_bar
 from tornproof.cli.report_writing import ReportOption, add_run, prepare_outputs
 from tornproof.cli.spark_options import ConfOption, MasterOption, settings_of
@@ -181,7 +181,7 @@ def _count(count: int) -> str:
 
 def _with_lines(phase: Phase, trace: Path, checker: Checker) -> Phase:
     """Return the phase whose findings have the line that repeats them, and what `replay` needs of it."""
-    command = f"tornproof power {shlex.quote(str(trace))} --check {shlex.quote(checker.command)}"
+    command = f"tornproof power {shell_word(str(trace))} --check {shlex.quote(checker.command)}"
     given = {
         "trace": str(trace),
         "trace_digest": digest_of(trace),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import tempfile
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +11,7 @@ import typer
 from tornproof.cli.console import result_console
 from tornproof.cli.explanation_print import print_explanation
 from tornproof.cli.findings import ANSWERS, load_finding
-from tornproof.cli.output import ExitCode, JsonOption, check_outputs, write_json
+from tornproof.cli.output import ExitCode, JsonOption, check_outputs, shell_word, write_json
 from tornproof.cli.replay_file import is_of_test, read_replay, replay_test
 from tornproof.harness.common.verdict import Finding, Verdict
 from tornproof.harness.counterexamples.replay import Replayed, is_simulated
@@ -120,7 +119,7 @@ def _print(found: Finding, replayed: Replayed, file: str, json_target: str | Non
             console.print(f"Cause: {cause}.", soft_wrap=True)
     if replayed.evidence:
         print_explanation(console, found.property, replayed.evidence, verbose=verbose)
-        console.print(f"Replay: tornproof replay {shlex.quote(file)}", soft_wrap=True)
+        console.print(f"Replay: tornproof replay {shell_word(file)}", soft_wrap=True)
         if not replayed.is_same:
             console.print("The run differs from the one in the file.")
     if replayed.note:

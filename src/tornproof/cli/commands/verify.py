@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,7 +17,7 @@ from tornproof.api.steady import verify_until_stable
 from tornproof.cli.console import result_console, result_grid
 from tornproof.cli.next_steps import steps_after_damage
 from tornproof.cli.numbers import CORES, WorkersOption
-from tornproof.cli.output import ExitCode, JsonOption, check_outputs, visible, write_json
+from tornproof.cli.output import ExitCode, JsonOption, check_outputs, shell_word, visible, write_json
 from tornproof.cli.progress import progress_bar
 from tornproof.cli.report_writing import ReportOption, prepare_outputs, write_report
 from tornproof.impl.errors import CorruptError, UsageError, counted
@@ -119,7 +118,7 @@ def _compatibility(table: str, preset: Preset) -> Compatibility:
         cure = cure_of(image, path, preset, compatibility)
         if cure is None:
             return compatibility
-        command = f"tornproof {cure} {shlex.quote(table)}"
+        command = f"tornproof {cure} {shell_word(table)}"
         return dataclasses.replace(compatibility, reason=f"{compatibility.reason}; it can continue after {command}")
     except CorruptError as error:
         return Compatibility(preset=preset.name, readable=False, writable=False, reason=str(error))

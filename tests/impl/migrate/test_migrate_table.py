@@ -587,7 +587,7 @@ def test_a_name_that_is_not_durable_is_not_called_migrated(questdb_data: Path) -
 def test_a_pm_that_is_a_directory_is_rejected(questdb_data: Path) -> None:
     path, storage = opened(questdb_data)
     storage.mkdir(f"{path}/{DAY}/{PM_FILE}")
-    demand_rejected(storage, path, "it is a directory")
+    demand_rejected(storage, path, "it is not a regular file")
 
 
 def test_a_table_that_cannot_be_read_is_not_reported_as_damaged(questdb_data: Path) -> None:

@@ -39,6 +39,8 @@ FIRST, UNFINISHED = "2024-01-01.0", f"{PM_FILE}.recovering"
 LARGE_BYTES = (16 << 20) + 1
 PARTITION_BY, NO_INTERVALS, DAYS = 4, 3, 0
 """Where `_meta` has the interval of partitions, and two of them."""
+INTERVALS = (NO_INTERVALS, DAYS, None)
+"""And no `_meta` at all."""
 NO_TIME, VERSION = -(1 << 63), 6
 
 
@@ -54,7 +56,7 @@ def other_partitions() -> Iterator[Question]:
             found = functools.partial(of, files_of)
             yield Question("other partitions", f"{words} a table {name}", found, expected)
     # Servers neither write nor read the entry of an empty table without intervals, which has what was there before.
-    for interval, row_count, max_timestamp in itertools.product((NO_INTERVALS, DAYS), (0, 1), (NO_TIME, FIRST_TIME)):
+    for interval, row_count, max_timestamp in itertools.product(INTERVALS, (0, 1), (NO_TIME, FIRST_TIME)):
         is_read = (interval, row_count, max_timestamp) != (NO_INTERVALS, 0, NO_TIME)
         table = f"a table with the intervals {interval}, {row_count} rows until {max_timestamp}"
         for name_txn, token in ((-1, 1 << 40), (VERSION - 1, -1), (VERSION, 0)):
@@ -64,10 +66,11 @@ def other_partitions() -> Iterator[Question]:
             yield Question("other partitions", words, found, named)
 
 
-def _entry_count(interval: int, row_count: int, max_timestamp: int, name_txn: int, token: int) -> Any:
+def _entry_count(interval: int | None, row_count: int, max_timestamp: int, name_txn: int, token: int) -> Any:
     entry = Entry(timestamp=FIRST_TIME, row_count=row_count, name_txn=name_txn, token=token)
     version = of_entries([entry], min_timestamp=FIRST_TIME, max_timestamp=max_timestamp)
-    files = with_number({**two_days(), TXN_FILE: version.content()}, META_FILE, PARTITION_BY, interval)
+    files: Files = {**two_days(), TXN_FILE: version.content()}
+    files = without(files, META_FILE) if interval is None else with_number(files, META_FILE, PARTITION_BY, interval)
     table = open_table(storage_of(files), PATH)
     return outcome_of(lambda: len(table.transaction().partitions))
 

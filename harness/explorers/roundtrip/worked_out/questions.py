@@ -73,7 +73,12 @@ from tornproof.harness.explorers.roundtrip.worked_out.stored_versions import (
     spared_stores,
     stores,
 )
-from tornproof.harness.explorers.roundtrip.worked_out.symbol_keys import adopted_keys, left_indexes, symbol_keys
+from tornproof.harness.explorers.roundtrip.worked_out.symbol_keys import (
+    adopted_keys,
+    dictionary_places,
+    left_indexes,
+    symbol_keys,
+)
 from tornproof.harness.explorers.roundtrip.worked_out.transactions import announcements, patience, pending, reloads
 from tornproof.harness.explorers.roundtrip.worked_out.unordered_rows import unordered_rows
 from tornproof.harness.explorers.roundtrip.worked_out.verifications import (
@@ -142,6 +147,7 @@ def questions() -> tuple[Question, ...]:
         *unsupported(),
         *later_keys(),
         *symbol_keys(),
+        *dictionary_places(),
         *adopted_keys(),
         *left_indexes(),
         *unordered_rows(),

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import pyarrow as pa
+from msgspec import structs
 
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.new_tables import new_table
@@ -19,12 +20,17 @@ from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.layout.pm import LOCAL_KEY_IS_GLOBAL
 from tornproof.impl.parquet.encode_options import PYARROW_CODECS, EncodeOptions
 from tornproof.impl.parquet.fields import Codec
 from tornproof.impl.read.reader import open_snapshot
+from tornproof.impl.table.metadata_file import PartitionBy, TableColumn, TableMetadata
+from tornproof.impl.table.partition_schema import new_header
+from tornproof.impl.table.symbol_keys import dictionaries_by_position
 from tornproof.impl.table.symbols import DICTIONARY_FILES, SymbolTable
 from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.transaction import TXN_FILE
+from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.verify.verify import verify_table
 from tornproof.impl.write.adoption import PreparedPartition
 from tornproof.impl.write.partition_build import PartitionBuild
@@ -38,6 +44,31 @@ GROUP_COUNT = 3
 DAY = 86_400_000_000
 Files = Mapping[str, bytes]
 LEFT = (b"", b"\xff", b"\xff" * (1 << 16))
+
+
+def dictionary_places() -> Iterator[Question]:
+    """Yield ids of columns, some of which are dropped ones, and which dictionary belongs to which column of a file."""
+    for ids in itertools.permutations(range(4), 3):
+        time, *others = sorted(ids)
+        names = dict(zip(others, SYMBOLS, strict=True))
+        words = f"the dictionaries of the columns {ids} of a file in a table with the columns {sorted(ids)}"
+        expected = {place: names[column_id] for place, column_id in enumerate(ids) if column_id != time}
+        yield Question("dictionary places", words, functools.partial(_dictionary_places, ids), expected)
+
+
+def _dictionary_places(ids: tuple[int, ...]) -> dict[int, str]:
+    """Return the names of dictionaries by the places of columns; the first id is that of the time."""
+    types = dict(zip(sorted(ids), (TypeTag.TIMESTAMP, TypeTag.SYMBOL, TypeTag.SYMBOL), strict=True))
+    names = dict(zip(sorted(ids), ("ts", *SYMBOLS), strict=True))
+    columns = {each: TableColumn(id=each, name=names[each], type=types[each]) for each in ids}
+    in_order = tuple(columns[each] for each in sorted(ids))
+    metadata = TableMetadata(columns=in_order, partition_by=PartitionBy.DAY, timestamp_id=min(ids))
+    header = new_header(metadata)
+    by_id = {column.id: column for column in header.columns}
+    stored = tuple(structs.replace(by_id[each], flags=LOCAL_KEY_IS_GLOBAL.put(by_id[each].flags, 1)) for each in ids)
+    found = {name: SymbolTable(symbols=(name,)) for name in SYMBOLS}
+    known = dictionaries_by_position(structs.replace(header, columns=stored), metadata, found)
+    return {place: each.symbols[0] for place, each in known.items()}
 
 
 def symbol_keys() -> Iterator[Question]:

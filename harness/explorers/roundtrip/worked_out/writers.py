@@ -25,9 +25,11 @@ from tornproof.harness.simulator.filesystem.faulty import RefusingStorage
 from tornproof.harness.simulator.filesystem.intercept import CallKind
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.errors import RowsRejectedError, StorageError
+from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.storage.interface import Storage, StorageReason
 from tornproof.impl.table.metadata_file import META_FILE
 from tornproof.impl.table.partition import PM_FILE
+from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.write.table_writer import TableWriter, UncommittedError, open_writer
 
@@ -49,7 +51,8 @@ PARTITIONS = {
 
 def writers() -> Iterator[Question]:
     """Yield tables that no writer opens, partitions that none writes to, and writers that end in some way."""
-    for kind, asked in (("writers", (*_openings(), *_changes())), ("ends of writers", (*_closings(), *_withdrawals()))):
+    ends = (*_closings(), *_withdrawals(), *_losses())
+    for kind, asked in (("writers", (*_openings(), *_changes())), ("ends of writers", ends)):
         yield from (Question(kind, words, found, expected) for words, found, expected in asked)
 
 
@@ -91,6 +94,12 @@ def _withdrawals() -> Iterator[Asked]:
     ):
         words = f"the version after an announced commit {end}, and whether it is withdrawn"
         yield words, functools.partial(_withdrawn, reason, is_rejected=is_rejected), expected
+
+
+def _losses() -> Iterator[Asked]:
+    for name, error in ((DATA_FILE, "FileMissingError"), (PM_FILE, RowsRejectedError.__name__)):
+        words = f"what comes of rows for a partition whose {name} somebody removed after the last commit"
+        yield words, functools.partial(_after_loss, name), (error, 0, [])
 
 
 def _rows(writer: TableWriter) -> None:
@@ -171,3 +180,17 @@ def _withdrawn(reason: StorageReason | None, *, is_rejected: bool) -> tuple[int,
     writer.rollback()
     writer.close()
     return _opened(storage).transaction.version, bool(withdrawn)
+
+
+def _after_loss(name: str) -> tuple[Any, int, list[str]]:
+    """Return what comes of a commit, how many versions it makes, and whether the file is there again."""
+    storage = storage_of(two_days())
+    with suppress(UncommittedError), _opened(storage) as writer:
+        _rows(writer)
+        version = writer.commit()
+        directory = writer.table.directory_of(writer.transaction.partitions[0])
+        storage.unlink(f"{PATH}/{directory}/{name}")
+        _rows(writer)
+        came = outcome_of(writer.commit)
+        there = [each for each in storage.listdir(f"{PATH}/{directory}") if each == name]
+    return came, open_table(storage, PATH).transaction().version - version, there

@@ -90,17 +90,18 @@ def claim(spec: Spec, out: Location | Path | str) -> None:
         if directory.is_file():
             raise CampaignError(f"{directory}: cannot be the directory of a campaign: it is a file")
         # An object store has no empty directory, and says here whether the bucket is there.
-        if (directory.exists() or not directory.is_local) and directory.files_below():
+        found = directory.files_below() if directory.exists() or not directory.is_local else []
+        if any(not _is_partial(file, f".{SPEC_FILE}.") for file, _ in found):
             raise CampaignError(f"{directory}: is not empty, and contains no campaign; choose another --out")
         path.write_bytes(msgspec.json.encode({**wanted, "spec": spec}))
     try:
-        found = msgspec.json.decode(path.read_bytes())
+        claimed = msgspec.json.decode(path.read_bytes())
     except ValueError as error:
         raise CampaignError(f"{path}: not the file of a campaign: {error}") from error
-    if isinstance(found, dict) and found.get("format", FORMAT) != FORMAT:
-        what = f"a campaign of format {found['format']}, and this release continues {FORMAT}"
+    if isinstance(claimed, dict) and claimed.get("format", FORMAT) != FORMAT:
+        what = f"a campaign of format {claimed['format']}, and this release continues {FORMAT}"
         raise CampaignError(f"{directory}: contains {what}; choose another --out")
-    if not isinstance(found, dict) or found.get("digest") != wanted["digest"]:
+    if not isinstance(claimed, dict) or claimed.get("digest") != wanted["digest"]:
         raise CampaignError(
             f"{directory}: contains a campaign of another spec, or of other scenarios; choose another --out"
         )
@@ -149,5 +150,10 @@ def _clear_partials(out: Location) -> None:
     for directory in (out / RESULTS, out / EVENTS):
         if not out.is_object_store and directory.exists():
             for file, _ in directory.files_below():
-                if file.name.startswith(".") and file.name.endswith(PARTIAL):
+                if _is_partial(file):
                     file.delete_file()
+
+
+def _is_partial(file: Location, start: str = ".") -> bool:
+    """Whether a killed process may have left a file whose name starts like this."""
+    return file.name.startswith(start) and file.name.endswith(PARTIAL)

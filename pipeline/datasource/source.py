@@ -164,7 +164,10 @@ class TornproofSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader of the chosen version, of the columns in a schema if the user gave one."""
-        reject_unknown(self.options, READ_OPTIONS, "reading")
+        from tornproof.pipeline.datasource.writer import WRITE_OPTIONS
+
+        # A view that rows are inserted into has options of both.
+        reject_unknown(self.options, READ_OPTIONS | WRITE_OPTIONS, "reading")
         self._take_options(schema, READ_OPTIONS)
         snapshot, self._snapshot = self._snapshot or self._open(), None
         options = dict(self.options.items())

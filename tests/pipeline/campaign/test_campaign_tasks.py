@@ -276,6 +276,12 @@ def test_a_directory_of_an_older_format_is_not_continued(tmp_path: Path) -> None
         claim(spec_of(), tmp_path)
 
 
+def test_a_claim_that_was_killed_is_made_again(tmp_path: Path) -> None:
+    (tmp_path / ".campaign.json.9d22ce6fb675430e9afa0c6a46c3909e.partial").write_text("{")
+    claim(spec_of(), tmp_path)
+    assert (tmp_path / "campaign.json").exists()
+
+
 def test_a_directory_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "mine.txt").write_text("x")

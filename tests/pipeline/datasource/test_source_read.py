@@ -382,6 +382,11 @@ def test_process_holds_a_version_for_a_minute_and_few_of_them(table: Path) -> No
         assert len(taken) <= 5
 
 
+def test_options_for_writing_are_taken_by_a_reader_too_as_a_view_has_one_set_for_both(table: Path) -> None:
+    source = TornproofSource({"path": str(table), "allow_parquet_last": "true", "force": "false"})
+    assert source.reader(source.schema()).partitions()
+
+
 def test_a_table_is_loaded_once_a_server_has_changed_its_columns(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paused = leave_between(table, monkeypatch)
     assert len(TornproofSource({"path": str(table)}).schema()) and len(paused) == 1

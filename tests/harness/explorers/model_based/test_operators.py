@@ -90,7 +90,6 @@ def test_a_recovery_that_looks_before_it_locks_is_found(search: Search) -> None:
     assert found is not None and "a recovery after one beside a writer" in str(found)
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("last", [0, 1, 255])
 def test_a_changed_file_is_another_one_whatever_it_ends_with(last: int) -> None:
     storage = MemoryStorage.of(DiskImage.of_files({"f": bytes([7, last])}))
@@ -98,6 +97,7 @@ def test_a_changed_file_is_another_one_whatever_it_ends_with(last: int) -> None:
     assert storage.image().files == {"f": bytes([7, last ^ 1])}
 
 
+@pytest.mark.nightly
 def test_work_in_pieces_ends(search: Search) -> None:
     assert {*PIECES} == {*USUAL} and all(PIECES[each] != USUAL[each] for each in PIECES)
     assert violation(search, IN_PIECES) is None

@@ -38,7 +38,6 @@ def test_what_a_server_does_beside_an_operation_commits_a_version() -> None:
         assert open_table(storage, PATH).transaction().version == before + 1
 
 
-@pytest.mark.nightly
 def test_a_file_that_is_made_longer_keeps_what_it_had() -> None:
     act = next(each for each in ACTS if each.name == "makes it longer")
     storage = MemoryStorage.of(small_table(State.FILE))
@@ -52,6 +51,7 @@ def test_each_control_of_a_commit_is_of_something_else() -> None:
     assert len({each[-1] for each in module._commits()}) == len(module._commits())
 
 
+@pytest.mark.nightly
 def test_migrations_that_do_not_look_again_are_found_and_replay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tornproof.impl.migrate.table_migration.check_unchanged", lambda *_: None)
     findings = [*findings_of(MIGRATIONS_BESIDE)]

@@ -37,3 +37,8 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
 def partial_name(name: str) -> str:
     """Return the temporary name of a file, different each time."""
     return f".{name}.{uuid.uuid4().hex}{PARTIAL}"
+
+
+def is_partial(found: str, name: str | None = None) -> bool:
+    """Return whether a name is a temporary one, of the file `name` if it is given, as a killed process leaves it."""
+    return found.startswith("." if name is None else f".{name}.") and found.endswith(PARTIAL)

@@ -33,8 +33,7 @@ from tornproof.impl.storage.interface import Storage
 from tornproof.impl.table.parquet_last import parquet_last_advice
 from tornproof.impl.table.partition_names import interval_end
 from tornproof.impl.table.table import open_table
-from tornproof.impl.txn.transaction import Partition
-from tornproof.impl.txn.write import I64_MAX
+from tornproof.impl.txn.transaction import I64_MAX, Partition
 from tornproof.impl.write.partition_change import RowGroupEncoder, WriterOptions
 
 TIMESTAMP_BYTES = 8

@@ -11,7 +11,8 @@ from tornproof.impl.errors import CorruptError, UnsupportedError
 from tornproof.impl.layout import cv as layout
 from tornproof.impl.layout.record import Buffer
 from tornproof.impl.storage.interface import EntryKind, ReadableStorage, Storage
-from tornproof.impl.txn.write import I64_MAX, StorePlan, WordStore, offset_beside, whole_steps, words_of
+from tornproof.impl.txn.transaction import I64_MAX
+from tornproof.impl.txn.write import StorePlan, WordStore, offset_beside, whole_steps, words_of
 
 CV_FILE = "_cv"
 CV_LIMIT_BYTES = 16 << 20

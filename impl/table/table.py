@@ -19,8 +19,6 @@ from tornproof.impl.txn.transaction import (
     safe_read,
 )
 
-METADATA_VERSION_MASK = (1 << 32) - 1
-"""Of STRUCTURE_VERSION in `_txn`, whose low half is METADATA_VERSION in `_meta`."""
 PAUSE_SECONDS = 0.02
 
 
@@ -54,9 +52,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 
     def is_of(self, transaction: Transaction) -> bool:
         """Whether `metadata` is that of the version, as far as both have one."""
-        if self.metadata is None:
-            return True
-        return self.metadata.version == transaction.record.structure_version & METADATA_VERSION_MASK
+        return self.metadata is None or self.metadata.version == transaction.metadata_version
 
     def directory_of(self, partition: Partition) -> str:
         """Return the name of the partition's directory, whether or not it exists.

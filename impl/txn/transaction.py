@@ -17,8 +17,10 @@ TXN_FILE = "_txn"
 AREA_ALIGNMENT_BYTES = 8
 AREA_LIMIT_BYTES = 64 * 1024 * 1024
 RECORD_LIMIT_BYTES = 2 * 1024 * 1024
-NO_TIME = -1 << 63
-"""MAX_TIMESTAMP of a table without rows."""
+METADATA_VERSION_MASK = (1 << 32) - 1
+"""Of STRUCTURE_VERSION, whose low half is METADATA_VERSION in `_meta`."""
+I64_MIN, I64_MAX = -(1 << 63), (1 << 63) - 1
+"""Also MAX_TIMESTAMP and MIN_TIMESTAMP of a table without rows."""
 SPIN_SECONDS = 1.0
 SPIN_PAUSE_SECONDS = 0.001
 HEADER_BYTES = layout.BaseHeader.layout.size_bytes
@@ -79,6 +81,11 @@ class Transaction(msgspec.Struct, frozen=True, kw_only=True):
     record_offset: int
     symbol_counts: tuple[layout.SymbolCount, ...]
     partitions: tuple[Partition, ...]
+
+    @property
+    def metadata_version(self) -> int:
+        """METADATA_VERSION of the `_meta` that belongs to it."""
+        return self.record.structure_version & METADATA_VERSION_MASK
 
 
 class Area(msgspec.Struct, frozen=True, kw_only=True):
@@ -252,7 +259,7 @@ def may_be_left_over(record: layout.TransactionRecord, entry_count: int) -> bool
 
     Two fields have to say so: a flipped bit in a number of rows would hide them otherwise.
     """
-    return entry_count == 1 and not record.transient_row_count and record.max_timestamp == NO_TIME
+    return entry_count == 1 and not record.transient_row_count and record.max_timestamp == I64_MIN
 
 
 def check_directory(partition: Partition, version: int, *, file: str = TXN_FILE) -> None:

@@ -15,6 +15,8 @@ from tornproof.impl.layout.record import Buffer
 from tornproof.impl.txn.transaction import (
     ENTRY_BYTES,
     HEADER_BYTES,
+    I64_MAX,
+    I64_MIN,
     RECORD_BYTES,
     RECORD_LIMIT_BYTES,
     SIZE_BYTES,
@@ -28,7 +30,6 @@ from tornproof.impl.txn.transaction import (
 )
 
 FILE_STEP_BYTES = 4096
-I64_MIN, I64_MAX = -(1 << 63), (1 << 63) - 1
 NO_LAG = {"lag_row_count": 0, "lag_min_timestamp": I64_MAX, "lag_max_timestamp": I64_MIN}
 """What a record says of an empty lag, which has LAG_TXN_COUNT 0, too, unless a server has stored a sign there."""
 _BASE = layout.BaseHeader.layout

@@ -18,7 +18,7 @@ from tornproof.impl.table.column_versions import (
 )
 from tornproof.impl.table.metadata_file import CODE_UNIT_BYTES, META_FILE, NAME_FILE, TableColumn, TableMetadata
 from tornproof.impl.table.symbols import DICTIONARY_FILES, SymbolTable, read_table_symbols, symbol_columns
-from tornproof.impl.table.table import METADATA_VERSION_MASK, Table
+from tornproof.impl.table.table import Table
 from tornproof.impl.txn.transaction import TXN_FILE, Transaction
 from tornproof.impl.types.questdb import TypeTag, tag_of
 from tornproof.impl.verify.dictionaries import check_dictionary
@@ -102,11 +102,10 @@ def _unknown_types(columns: tuple[TableColumn, ...]) -> Iterator[str]:
 
 def _other_version(metadata: TableMetadata, transaction: Transaction) -> Iterator[str]:
     """Yield that `_meta` is not the one of the committed version, as after a server was killed while it changed it."""
-    version = transaction.record.structure_version & METADATA_VERSION_MASK
-    if metadata.version != version:
+    if metadata.version != transaction.metadata_version:
         yield (
-            f"METADATA_VERSION of {META_FILE} is {metadata.version}, and {version} in STRUCTURE_VERSION of {TXN_FILE}: "
-            "servers wait until they agree"
+            f"METADATA_VERSION of {META_FILE} is {metadata.version}, and {transaction.metadata_version} in "
+            f"STRUCTURE_VERSION of {TXN_FILE}: servers wait until they agree"
         )
 
 

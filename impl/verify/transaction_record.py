@@ -15,8 +15,8 @@ from tornproof.impl.layout.txn import TransactionRecord
 from tornproof.impl.query.time_search import row_group_times
 from tornproof.impl.table.metadata_file import PartitionBy, TableMetadata
 from tornproof.impl.table.partition import ResolvedPartition
-from tornproof.impl.txn.transaction import TXN_FILE, Partition, Transaction
-from tornproof.impl.txn.write import I64_MAX, I64_MIN, NO_LAG, lag_checksum
+from tornproof.impl.txn.transaction import I64_MAX, I64_MIN, TXN_FILE, Partition, Transaction
+from tornproof.impl.txn.write import NO_LAG, lag_checksum
 
 
 class PartitionTimes(msgspec.Struct, frozen=True, kw_only=True):

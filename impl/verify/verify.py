@@ -39,8 +39,7 @@ from tornproof.impl.table.symbol_keys import dictionaries_by_position
 from tornproof.impl.table.symbols import SymbolTable
 from tornproof.impl.table.table import Table
 from tornproof.impl.txn.sequencer import pending_transaction_count
-from tornproof.impl.txn.transaction import Partition, Transaction
-from tornproof.impl.txn.write import I64_MIN
+from tornproof.impl.txn.transaction import I64_MIN, Partition, Transaction
 from tornproof.impl.verify.indexes import Indexes, Keys, KeysOf, parquet_keys
 from tornproof.impl.verify.native import Interval, check_native_columns, native_keys, native_times
 from tornproof.impl.verify.pages import page_checks

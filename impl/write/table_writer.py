@@ -34,8 +34,8 @@ from tornproof.impl.table.symbols import mark_null, symbol_columns
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.txn.announced_version import AnnouncedVersion, announced_after
 from tornproof.impl.txn.pins import WriterLock, take_writer_lock
-from tornproof.impl.txn.transaction import HEADER_BYTES, TXN_FILE, Partition, Transaction
-from tornproof.impl.txn.write import I64_MAX, I64_MIN, NextVersion, PartitionState, StorePlan, next_version, plan_store
+from tornproof.impl.txn.transaction import HEADER_BYTES, I64_MAX, I64_MIN, TXN_FILE, Partition, Transaction
+from tornproof.impl.txn.write import NextVersion, PartitionState, StorePlan, next_version, plan_store
 from tornproof.impl.write.adoption import WRITTEN_FLAGS, PreparedPartition, adopted, check_symbol_keys
 from tornproof.impl.write.column_tops import ColumnTops
 from tornproof.impl.write.commit import HARDENED, Protocol, RecoveryAction, execute, extend_dictionaries

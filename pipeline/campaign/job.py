@@ -24,7 +24,7 @@ from tornproof.pipeline.files import Location, location_of
 from tornproof.pipeline.spark.progress import watched
 from tornproof.pipeline.spark.session import innermost_message, slot_count
 from tornproof.pipeline.spark.tasks import begin_task
-from tornproof.pipeline.whole_file import PARTIAL
+from tornproof.pipeline.whole_file import is_partial
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -91,7 +91,7 @@ def claim(spec: Spec, out: Location | Path | str) -> None:
             raise CampaignError(f"{directory}: cannot be the directory of a campaign: it is a file")
         # An object store has no empty directory, and says here whether the bucket is there.
         found = directory.files_below() if directory.exists() or not directory.is_local else []
-        if any(not _is_partial(file, f".{SPEC_FILE}.") for file, _ in found):
+        if any(not is_partial(file.name, SPEC_FILE) for file, _ in found):
             raise CampaignError(f"{directory}: is not empty, and contains no campaign; choose another --out")
         path.write_bytes(msgspec.json.encode({**wanted, "spec": spec}))
     try:
@@ -150,10 +150,5 @@ def _clear_partials(out: Location) -> None:
     for directory in (out / RESULTS, out / EVENTS):
         if not out.is_object_store and directory.exists():
             for file, _ in directory.files_below():
-                if _is_partial(file):
+                if is_partial(file.name):
                     file.delete_file()
-
-
-def _is_partial(file: Location, start: str = ".") -> bool:
-    """Whether a killed process may have left a file whose name starts like this."""
-    return file.name.startswith(start) and file.name.endswith(PARTIAL)

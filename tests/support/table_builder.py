@@ -28,7 +28,8 @@ from tornproof.impl.pm.footer_comparison import encodings_mask
 from tornproof.impl.pm.header import FileHeader, encode_header
 from tornproof.impl.table.column_versions import NEW_FILE_BYTES
 from tornproof.impl.table.metadata_file import encode_name
-from tornproof.impl.txn.write import I64_MAX, I64_MIN, lag_checksum
+from tornproof.impl.txn.transaction import I64_MAX, I64_MIN
+from tornproof.impl.txn.write import lag_checksum
 from tornproof.impl.types.questdb import DESIGNATED, TypeTag
 
 VERSION = 2

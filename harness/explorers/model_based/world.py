@@ -29,8 +29,7 @@ from tornproof.impl.pm.header import FileHeader, decode_header
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.txn.pins import Pin
 from tornproof.impl.txn.reader import TransactionReader
-from tornproof.impl.txn.transaction import TXN_FILE, Partition, Transaction
-from tornproof.impl.txn.write import I64_MAX, I64_MIN
+from tornproof.impl.txn.transaction import I64_MAX, I64_MIN, TXN_FILE, Partition, Transaction
 from tornproof.impl.verify.verify import verify_table
 from tornproof.impl.write.partition_change import RowGroupEncoder, WriterOptions
 from tornproof.impl.write.table_writer import TableWriter

@@ -21,7 +21,7 @@ from tornproof.impl.storage.interface import LockMode
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.pins import PINS_FILE
-from tornproof.impl.txn.write import I64_MAX
+from tornproof.impl.txn.transaction import I64_MAX
 
 WRITER_KILLS_BETWEEN_READER_KILLS = 5
 STYLES = (Style.PINNED, Style.FOREIGN, Style.LONG_LIVED, Style.PINNED)

@@ -19,7 +19,7 @@ from tornproof.impl.table.column_versions import (
     is_ahead,
     plan_column_versions,
 )
-from tornproof.impl.txn.write import I64_MAX
+from tornproof.impl.txn.transaction import I64_MAX
 
 DAYS = (100, 200, 300)
 LATE, OTHER, SYMBOL, FIRST = 4, 5, 6, 0

@@ -24,8 +24,7 @@ from tornproof.impl.table.metadata_file import PartitionBy
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.table.tables_below import is_root, names_below
 from tornproof.impl.txn.pins import pin_committed
-from tornproof.impl.txn.transaction import safe_read
-from tornproof.impl.txn.write import I64_MAX, I64_MIN
+from tornproof.impl.txn.transaction import I64_MAX, I64_MIN, safe_read
 from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.verify.verify import verify_table
 

@@ -15,10 +15,9 @@ from txn_files import applied, decoded
 from tornproof.impl.errors import UnsupportedError
 from tornproof.impl.layout import txn as layout
 from tornproof.impl.txn.announced_version import STEP_BITS, announced_after
-from tornproof.impl.txn.transaction import HEADER_BYTES, RECORD_LIMIT_BYTES, TXN_FILE, Transaction, area_of
+from tornproof.impl.txn.transaction import HEADER_BYTES, I64_MAX, RECORD_LIMIT_BYTES, TXN_FILE, Transaction, area_of
 from tornproof.impl.txn.write import (
     FILE_STEP_BYTES,
-    I64_MAX,
     NextVersion,
     PartitionState,
     WordStore,

@@ -16,8 +16,8 @@ from tornproof.impl.layout import txn
 from tornproof.impl.parquet.footer import decode_footer
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.table import open_table
-from tornproof.impl.txn.transaction import area_of
-from tornproof.impl.txn.write import I64_MAX, I64_MIN, lag_checksum
+from tornproof.impl.txn.transaction import I64_MAX, I64_MIN, area_of
+from tornproof.impl.txn.write import lag_checksum
 from tornproof.impl.verify.transaction_record import _lag_checksums
 from tornproof.impl.verify.verify import PROBLEMS_PER_PARTITION, verify_table
 

@@ -41,8 +41,7 @@ from tornproof.impl.storage.interface import StorageReason
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.create import NewColumn, create_table
 from tornproof.impl.table.metadata_file import PartitionBy
-from tornproof.impl.txn.transaction import TXN_FILE
-from tornproof.impl.txn.write import I64_MAX, I64_MIN
+from tornproof.impl.txn.transaction import I64_MAX, I64_MIN, TXN_FILE
 from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.write import table_writer
 from tornproof.impl.write.questdb_json import QUESTDB_KEY

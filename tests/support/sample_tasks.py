@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -48,7 +49,8 @@ def never_return(worker: Worker) -> None:
 
 def say_so_and_never_return(worker: Worker) -> None:
     """Write who does the task to standard output, and do not look whether there is time."""
-    print(os.getpid(), flush=True)
+    # One call: an unbuffered `print` writes the end of the line on its own, perhaps after the line of another process.
+    os.write(sys.stdout.fileno(), f"{os.getpid()}\n".encode())
     never_return(worker)
 
 

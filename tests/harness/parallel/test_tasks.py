@@ -229,8 +229,10 @@ def test_processes_end_with_one_that_is_killed() -> None:
         [sys.executable, "-c", script], stdout=subprocess.PIPE, env=environment, text=True
     ) as process:
         assert process.stdout is not None
-        children = [int(process.stdout.readline()) for _ in range(2)]
-        os.kill(process.pid, signal.SIGKILL)
+        try:
+            children = [int(process.stdout.readline()) for _ in range(2)]
+        finally:
+            process.kill()
         # The pipe ends when the last process that holds it has ended.
         assert process.stdout.read() == ""
     assert len(set(children)) == 2

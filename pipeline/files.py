@@ -168,6 +168,11 @@ class Location:
         with self._in_words("read"), self._filesystem().open_input_file(self._handed) as file:
             return bytes(file.read())
 
+    def move_to(self, other: Location) -> None:
+        """Rename a file within its file system; raises StorageError, FileMissingError."""
+        with self._in_words("move"):
+            self._filesystem().move(self._handed, other._handed)
+
     def delete_file(self) -> None:
         """Remove a file, if it is there; raises StorageError."""
         if self.exists():

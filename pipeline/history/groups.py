@@ -8,9 +8,12 @@ from __future__ import annotations
 import heapq
 import itertools
 import pickle
+import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
@@ -35,6 +38,9 @@ EVENTS_MAX = 8_000_000
 TOO_LARGE = "has more than {:,} events: check it alone, without key columns"
 HISTORIES_SHOWN_MAX = 1_000
 """So many histories are named, the worst first; all are counted, and written where they are asked for."""
+UNFINISHED = "_unfinished"
+"""The directory in a dataset of judgements that has its files until all are written; readers take it for hidden."""
+PARTS = "part-*.parquet"
 TIME_FORMATS = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
@@ -116,9 +122,42 @@ def judged_frame(
 def sum_up(judged: DataFrame, out: Location | None = None) -> Judged:
     """Return the sums of a frame of judgements, of which tasks write the files of a dataset to `out`."""
     found = Judged()
-    for sums in folded(judged.mapInArrow(partial(_sum_some, out), "result binary")):
-        found.add(sums)
+    with _written_whole(out) as written:
+        for sums in folded(judged.mapInArrow(partial(_sum_some, written), "result binary")):
+            found.add(sums)
     return found
+
+
+def is_taken(out: Location) -> bool:
+    """Return whether judgements cannot go to `out`: it is a file, or has files that are not those of a killed run."""
+    if out.is_file():
+        return True
+    hidden, visible = _files_of(out)
+    return bool(visible) and not (hidden and all(fnmatch(file.relative_to(out), PARTS) for file in visible))
+
+
+@contextmanager
+def _written_whole(out: Location | None) -> Iterator[Location | None]:
+    """Yield a directory of which the files become those of `out`, which is not taken, when the block ends."""
+    if out is None:
+        yield None
+        return
+    for file in _files_of(out)[1]:
+        # A run was killed while it moved them.
+        file.delete_file()
+    written = out / UNFINISHED / uuid.uuid4().hex
+    yield written
+    for file, _ in written.files_below():
+        if fnmatch(file.name, PARTS):
+            file.move_to(out / file.name)
+    (out / UNFINISHED).delete_directory()
+
+
+def _files_of(out: Location) -> tuple[list[Location], list[Location]]:
+    """Return the files below a directory, if it is there: those of runs that have not ended, and the others."""
+    files = [file for file, _ in out.files_below()] if out.exists() else []
+    hidden = [file for file in files if file.is_below(out / UNFINISHED)]
+    return hidden, [file for file in files if file not in hidden]
 
 
 def _sum_some(out: Location | None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -133,7 +172,7 @@ def _sum_some(out: Location | None, batches: Iterable[pa.RecordBatch]) -> Iterat
         context = TaskContext.get()
         assert context is not None
         # Another attempt at this task has the same histories, and writes the same file.
-        with (out / f"part-{context.partitionId():07}.parquet").whole_file() as target:
+        with (out / PARTS.replace("*", f"{context.partitionId():07}")).whole_file() as target:
             sums = Judged.of(_written(judgements, pq.ParquetWriter(target, JUDGEMENT_SCHEMA, compression="zstd")))
     yield pa.record_batch({"result": pa.array([pickle.dumps(sums)], pa.binary())})
 

@@ -30,6 +30,7 @@ from tornproof.pipeline.history.groups import (
     JUDGEMENT_TYPES,
     Judged,
     by_history,
+    is_taken,
     judged_frame,
     sum_up,
 )
@@ -137,7 +138,7 @@ def check_dataset(
     Tasks write the judgements on all histories to `out`; raises UsageError if there is something already.
     """
     target = None if out is None else location_of(out).absolute()
-    if target is not None and target.exists() and (target.size_bytes() != -1 or target.files_below()):
+    if target is not None and is_taken(target):
         raise UsageError(f"{out}: is there already; judgements go to a new directory")
     try:
         return _report(spark, dataset, terms, with_sql, scratch, target)

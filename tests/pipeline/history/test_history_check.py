@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -20,6 +21,8 @@ from tornproof.harness.checkers.recorded import EVENT_SCHEMA
 from tornproof.harness.checkers.snapshot_isolation import judge
 from tornproof.harness.common.history import Event, to_arrow
 from tornproof.harness.common.verdict import Verdict
+from tornproof.impl.errors import UsageError
+from tornproof.pipeline.files import Location
 from tornproof.pipeline.history import groups, job, sql
 from tornproof.pipeline.history.check import Terms, check_files
 from tornproof.pipeline.history.events import UnreadableEventsError, plan_slices, read_with_keys
@@ -27,6 +30,7 @@ from tornproof.pipeline.history.frame import events_frame
 from tornproof.pipeline.history.groups import by_history, name_by
 from tornproof.pipeline.history.job import ONLY, Comparison, check_dataset, open_dataset
 from tornproof.pipeline.history.sql import ask_sql
+from tornproof.pipeline.spark.tasks import folded
 
 TERMS = Terms(excused=(EXCUSED,))
 
@@ -93,6 +97,46 @@ def test_the_driver_keeps_the_worst_histories_and_sql_without_hints_says_the_sam
     assert {json.loads(row["history"])["name"]: row["verdict"] for row in rows} == {
         name: each.verdict for name, each in found.items()
     }
+
+
+@pytest.mark.parametrize("killed_at", ["a judgement", "a move"])
+def test_a_run_that_was_killed_leaves_no_dataset_and_the_next_one_a_whole_one(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed_at: str
+) -> None:
+    """It left files of some histories in a directory that looked finished, and was refused ever after."""
+    (tmp_path / "events").mkdir()
+    cases = all_cases()[::300]
+    dataset, out = open_dataset([write_dataset(cases, tmp_path / "events")]), tmp_path / "out"
+    unfinished = out / groups.UNFINISHED
+    with monkeypatch.context() as patched:
+        if killed_at == "a judgement":
+            patched.setattr(groups, "folded", lambda frame: [*folded(frame), None])
+        else:
+            patched.setattr(Location, "move_to", None)
+        assert check_dataset(spark, dataset, terms=TERMS, out=out).verdict is Verdict.UNKNOWN
+    assert list(out.iterdir()) == [unfinished]
+    (left, *_) = unfinished.glob(f"*/{groups.PARTS}")
+    left.with_name(f".{left.name}.0.partial").touch()
+    if killed_at == "a move":
+        left.rename(out / "part-9999999.parquet")
+
+    assert len(check_dataset(spark, dataset, terms=TERMS, out=out).judgements) == len(cases)
+    assert all(fnmatch(file.name, groups.PARTS) for file in out.iterdir())
+    assert pq.read_table(out).num_rows == len(cases)
+    with pytest.raises(UsageError, match="is there already"):
+        check_dataset(spark, dataset, terms=TERMS, out=out)
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "sub/part-0000000.parquet"])
+def test_files_of_somebody_else_are_never_removed(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    (tmp_path / "events").mkdir()
+    dataset, out = open_dataset([write_dataset(all_cases()[:1], tmp_path / "events")]), tmp_path / "out"
+    for file in (out / groups.UNFINISHED / "0" / "part-0000000.parquet", out / name):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    with pytest.raises(UsageError, match="is there already"):
+        check_dataset(spark, dataset, terms=TERMS, out=out)
+    assert (out / name).exists()
 
 
 @pytest.mark.nightly

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, Self
 
 from tornproof.impl.extension.footer import form_of_extension
 from tornproof.impl.extension.point import extension_of
@@ -23,6 +23,9 @@ from tornproof.impl.parquet.records import read
 from tornproof.impl.parquet.thrift import Struct, decode, structs_in, value_of
 from tornproof.impl.pm.chain import Metadata
 from tornproof.impl.pm.footer import BloomReference
+from tornproof.impl.table.partition import PM_FILE, resolve_partition
+from tornproof.impl.table.table import Table
+from tornproof.impl.txn.transaction import Partition
 from tornproof.impl.write.writer_options import BloomPosition
 
 FILE = "data.parquet"
@@ -76,6 +79,14 @@ class Contents:
     data: bytes
     pm: bytes
     metadata: Metadata
+
+    @classmethod
+    def of(cls, table: Table, partition: Partition) -> Self:
+        """Return the committed bytes of a partition."""
+        files = table.files_of(partition)
+        resolved = resolve_partition(files, partition)
+        with files.open_data() as data, table.storage.open_for_reading(f"{files.path}/{PM_FILE}") as pm:
+            return cls(data.pread(partition.token, 0), pm.pread(pm.size_bytes(), 0), resolved.metadata)
 
     @cached_property
     def footer_bytes(self) -> int:

@@ -28,7 +28,6 @@ from tornproof.impl.parquet.fields import Codec
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.storage.interface import OpenMode
 from tornproof.impl.table.metadata_file import META_FILE, TableMetadata, encode_metadata_file
-from tornproof.impl.table.partition import PM_FILE, resolve_partition
 from tornproof.impl.table.symbols import (
     SymbolTable,
     dictionary_paths,
@@ -246,10 +245,7 @@ class _Living:
         """Return the files of a partition."""
         table = open_table(self._storage, PATH)
         partition = next(each for each in table.transaction().partitions if each.timestamp == start)
-        files = table.files_of(partition)
-        resolved = resolve_partition(files, partition)
-        with files.open_data() as data, self._storage.open_for_reading(f"{files.path}/{PM_FILE}") as pm:
-            return Contents(data.pread(partition.token, 0), pm.pread(pm.size_bytes(), 0), resolved.metadata)
+        return Contents.of(table, partition)
 
     def problem_of_nulls(self) -> str | None:
         """Say whether the dictionary of symbols does not say if rows have a null."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias
 
 from tornproof.harness.explorers.roundtrip.metadata.placed_partitions import GENERATED, PARQUET
+from tornproof.harness.explorers.roundtrip.parquet.partition_contents import Contents
 from tornproof.harness.explorers.roundtrip.worked_out.changed_files import (
     DAY,
     PATH,
@@ -26,18 +27,21 @@ from tornproof.harness.simulator.filesystem.intercept import CallKind
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.errors import RowsRejectedError, StorageError
 from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.parquet.encode_options import EncodeOptions
 from tornproof.impl.storage.interface import Storage, StorageReason
 from tornproof.impl.table.metadata_file import META_FILE
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.write.table_writer import TableWriter, UncommittedError, open_writer
+from tornproof.impl.write.writer_options import WriterOptions
 
 Asked: TypeAlias = tuple[str, Callable[[], Any], Any]
 """A question in words, what is found, and what is right."""
 
 FIRST_DAY = FIRST_TIME // DAY * DAY
 READ_ONLY = 1 << 62
+COMMIT_COUNT = 3
 TIME_INDEX_OFFSET_BYTES = 8
 """Of the designated timestamp in `_meta`."""
 PARTITIONS = {
@@ -52,7 +56,7 @@ PARTITIONS = {
 def writers() -> Iterator[Question]:
     """Yield tables that no writer opens, partitions that none writes to, and writers that end in some way."""
     ends = (*_closings(), *_withdrawals(), *_losses())
-    for kind, asked in (("writers", (*_openings(), *_changes())), ("ends of writers", ends)):
+    for kind, asked in (("writers", (*_openings(), *_changes(), *_duplicates())), ("ends of writers", ends)):
         yield from (Question(kind, words, found, expected) for words, found, expected in asked)
 
 
@@ -78,6 +82,16 @@ def _changes() -> Iterator[Asked]:
     for (of, (flags, has_pm, version)), is_rewrite in itertools.product(PARTITIONS.items(), (False, True)):
         words = f"the version after a partition {of} {'is rewritten' if is_rewrite else 'gets rows'}"
         yield words, functools.partial(_version_after, flags, has_pm=has_pm, is_rewrite=is_rewrite), version
+
+
+def _duplicates() -> Iterator[Asked]:
+    """Yield commits of a row group each, which ask for duplicates or for none, or leave that to the partition."""
+    for asked in itertools.product((True, False, None), repeat=COMMIT_COUNT):
+        expected: list[bool] = []
+        for wanted in asked:
+            expected.append(any(expected) if wanted is None else wanted)
+        words = f"the row groups with duplicates after commits that ask for {', '.join(map(str, asked))}"
+        yield words, functools.partial(_groups_with_duplicates, asked), expected
 
 
 def _closings() -> Iterator[Asked]:
@@ -125,8 +139,8 @@ STAGED: dict[str, tuple[Callable[[TableWriter], None], str | None]] = {
 """What is staged, and the error that says so."""
 
 
-def _opened(storage: Storage, *, force: bool = False) -> TableWriter:
-    return open_writer(storage, PATH, force=force, allow_parquet_last=True)
+def _opened(storage: Storage, *, force: bool = False, options: WriterOptions | None = None) -> TableWriter:
+    return open_writer(storage, PATH, force=force, options=options, allow_parquet_last=True)
 
 
 def _version_of_writer(files: Callable[[], Files], *, is_mapped: bool = False, force: bool = False) -> int | str:
@@ -151,6 +165,19 @@ def _version_after(flags: int, *, has_pm: bool, is_rewrite: bool) -> Any:
             return writer.commit()
 
     return outcome_of(change)
+
+
+def _groups_with_duplicates(asked: Sequence[bool | None]) -> list[bool]:
+    """Return which row groups of the first partition have duplicates, without the one that was there before."""
+    storage = storage_of(two_days())
+    for number, duplicates in enumerate(asked, start=1):
+        options = WriterOptions(row_group_row_count_max=1, encoding=EncodeOptions(duplicates=duplicates))
+        with _opened(storage, options=options) as writer:
+            writer.write(table_of([(FIRST_TIME + number, number)], writer.schema))
+            writer.commit()
+    table = open_table(storage, PATH)
+    contents = Contents.of(table, table.transaction().partitions[0])
+    return [any(chunk.duplicate for chunk in chunks) for chunks in contents.row_groups[1:]]
 
 
 def _left(stage: Callable[[TableWriter], None], *, is_failing: bool) -> tuple[str | None, int]:

@@ -42,6 +42,9 @@ def test_what_cannot_be_done_is_rejected_in_one_sentence_before_spark_starts(
         (["in", "--to", "table", "--sample-lines", "9" * 30], "--sample-lines"),
         (["in", "--to", "table", "--partition-by", "second"], "--partition-by"),
         (["in", "--to", "table", "--master", "nowhere"], "not a Spark master"),
+        (["in", "--to", "table", "--rejects", ""], "empty"),
+        (["in", "--to", "table", "--rejects", "bad.toml/rejects"], "bad.toml"),
+        (["in", "--to", "table", "--rejects", "/proc/rejects"], "/proc"),
         (["in"], "--to"),
     ):
         done = tornproof("archive", *arguments, folder=folder)

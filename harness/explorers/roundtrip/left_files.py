@@ -25,8 +25,8 @@ from tornproof.harness.explorers.roundtrip.metadata.chains import PREVIOUS_AT, g
 from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import SORTED_BY_TIMESTAMP, WORD_BYTES
 from tornproof.harness.explorers.roundtrip.metadata.placed_partitions import PARQUET, data_ending_at
 from tornproof.harness.explorers.roundtrip.metadata.transaction_files import Entry, of_entries
-from tornproof.harness.explorers.roundtrip.worked_out.new_tables import META_COLUMN, META_HEADER
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of, problem_of
+from tornproof.harness.explorers.roundtrip.worked_out.tables.new_tables import META_COLUMN, META_HEADER
 from tornproof.harness.simulator.filesystem.faulty import Fault, FaultyStorage, RefusingStorage
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import BARRIERS, CHANGES, Call, CallKind

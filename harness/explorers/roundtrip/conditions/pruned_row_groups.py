@@ -42,7 +42,7 @@ from tornproof.harness.explorers.roundtrip.conditions.stored_kinds import (
     predicate_of,
     truth_of,
 )
-from tornproof.harness.explorers.roundtrip.worked_out.bloom_filters import filter_of
+from tornproof.harness.explorers.roundtrip.worked_out.parquet.bloom_filters import filter_of
 from tornproof.impl.pm.block import Block, Chunk, Statistic
 from tornproof.impl.pm.header import Column, FileHeader
 from tornproof.impl.query.predicate import Operator, Predicate, truth

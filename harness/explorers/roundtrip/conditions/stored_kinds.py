@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from tornproof.harness.explorers.roundtrip.worked_out.column_types import DECIMAL_TAGS
+from tornproof.harness.explorers.roundtrip.worked_out.parquet.column_types import DECIMAL_TAGS
 from tornproof.impl.query.comparison import compare, is_in
 from tornproof.impl.query.predicate import And, IsNull, Not, Operator, Or, Predicate
 from tornproof.impl.table.columns import SnapshotColumn

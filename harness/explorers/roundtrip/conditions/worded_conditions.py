@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from tornproof.harness.common.patch import Controls, not_noticed
 from tornproof.harness.common.whose_error import errors_as_problems
-from tornproof.harness.explorers.roundtrip.worked_out.column_types import DECIMAL_TAGS
+from tornproof.harness.explorers.roundtrip.worked_out.parquet.column_types import DECIMAL_TAGS
 from tornproof.impl.query.predicate import Operator, truth
 from tornproof.impl.query.predicate_literal import PredicateError
 from tornproof.impl.query.predicate_text import parse_predicate

@@ -24,7 +24,7 @@ from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import (
     DraftChunk,
     DraftColumn,
 )
-from tornproof.harness.explorers.roundtrip.worked_out.directories import interval_of
+from tornproof.harness.explorers.roundtrip.worked_out.tables.directories import interval_of
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.errors import Problem, ProblemError
 from tornproof.impl.table.check import check_against_table

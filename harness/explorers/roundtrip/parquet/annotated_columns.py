@@ -20,7 +20,7 @@ from tornproof.harness.common.patch import Controls, not_noticed
 from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.model_based.other_footers import with_elements, with_footer
 from tornproof.harness.explorers.roundtrip.parquet.cold_reads import migrated
-from tornproof.harness.explorers.roundtrip.worked_out.column_types import DECIMAL_TAGS
+from tornproof.harness.explorers.roundtrip.worked_out.parquet.column_types import DECIMAL_TAGS
 from tornproof.impl.errors import ProblemError
 from tornproof.impl.parquet.thrift import Field, Kind, Struct, with_fields
 from tornproof.impl.types.questdb import decimal_type

@@ -18,7 +18,7 @@ from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.patch import Controls, not_noticed, replaced
 from tornproof.harness.common.whose_error import errors_as_problems, needed, the_only
-from tornproof.harness.explorers.roundtrip.worked_out.bloom_filters import filter_of, may_be_in
+from tornproof.harness.explorers.roundtrip.worked_out.parquet.bloom_filters import filter_of, may_be_in
 from tornproof.harness.explorers.roundtrip.writing.offered_values import Key, Offered, offered_columns, plain
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME

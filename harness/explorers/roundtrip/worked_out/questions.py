@@ -9,34 +9,27 @@ import functools
 from collections.abc import Iterator
 
 from tornproof.harness.common.patch import replaced
-from tornproof.harness.explorers.roundtrip.worked_out import stored_versions
-from tornproof.harness.explorers.roundtrip.worked_out.bit_fields import annotations_of_records, bit_fields
-from tornproof.harness.explorers.roundtrip.worked_out.bloom_filters import asked_filters, bloom_filters, copied_filters
-from tornproof.harness.explorers.roundtrip.worked_out.changed_columns import changed_columns
-from tornproof.harness.explorers.roundtrip.worked_out.chunk_layouts import chunk_layouts
-from tornproof.harness.explorers.roundtrip.worked_out.column_tops import column_tops
-from tornproof.harness.explorers.roundtrip.worked_out.column_types import (
-    bounds,
-    enumerations,
-    parquet_forms,
-    readable_forms,
-    types,
+from tornproof.harness.explorers.roundtrip.worked_out.machine.machines import machines
+from tornproof.harness.explorers.roundtrip.worked_out.machine.memory import held
+from tornproof.harness.explorers.roundtrip.worked_out.machine.processes import errors, threads, work
+from tornproof.harness.explorers.roundtrip.worked_out.metadata import stored_versions
+from tornproof.harness.explorers.roundtrip.worked_out.metadata.bit_fields import annotations_of_records, bit_fields
+from tornproof.harness.explorers.roundtrip.worked_out.metadata.found_generations import found_generations
+from tornproof.harness.explorers.roundtrip.worked_out.metadata.hashes import checksums, hashes
+from tornproof.harness.explorers.roundtrip.worked_out.metadata.stored_versions import (
+    leave_out_equal_words,
+    next_versions,
+    spared_stores,
+    stores,
 )
-from tornproof.harness.explorers.roundtrip.worked_out.directories import directories
-from tornproof.harness.explorers.roundtrip.worked_out.flat_footers import (
-    flat_bounds,
-    flat_dictionaries,
-    flat_groups,
-    restored,
+from tornproof.harness.explorers.roundtrip.worked_out.metadata.transactions import (
+    announcements,
+    patience,
+    pending,
+    reloads,
 )
-from tornproof.harness.explorers.roundtrip.worked_out.found_generations import found_generations
-from tornproof.harness.explorers.roundtrip.worked_out.hashes import checksums, hashes
-from tornproof.harness.explorers.roundtrip.worked_out.histograms import histograms
-from tornproof.harness.explorers.roundtrip.worked_out.later_keys import later_keys
-from tornproof.harness.explorers.roundtrip.worked_out.limits import limits
-from tornproof.harness.explorers.roundtrip.worked_out.machines import machines
-from tornproof.harness.explorers.roundtrip.worked_out.memory import held
-from tornproof.harness.explorers.roundtrip.worked_out.migrations import (
+from tornproof.harness.explorers.roundtrip.worked_out.metadata.verified_records import verified_records
+from tornproof.harness.explorers.roundtrip.worked_out.operators.migrations import (
     conversions,
     decoded_times,
     described,
@@ -47,19 +40,7 @@ from tornproof.harness.explorers.roundtrip.worked_out.migrations import (
     other_forms,
     rejections,
 )
-from tornproof.harness.explorers.roundtrip.worked_out.new_tables import (
-    column_orders,
-    creations,
-    new_partitions,
-    time_columns,
-)
-from tornproof.harness.explorers.roundtrip.worked_out.other_partitions import other_partitions
-from tornproof.harness.explorers.roundtrip.worked_out.page_indexes import page_indexes, times_in_order
-from tornproof.harness.explorers.roundtrip.worked_out.processes import errors, threads, work
-from tornproof.harness.explorers.roundtrip.worked_out.published_files import published_files
-from tornproof.harness.explorers.roundtrip.worked_out.question import Question, problem_of
-from tornproof.harness.explorers.roundtrip.worked_out.reads import asked_in_words
-from tornproof.harness.explorers.roundtrip.worked_out.reports import (
+from tornproof.harness.explorers.roundtrip.worked_out.operators.reports import (
     advice,
     changed_sizes,
     counted_migrations,
@@ -67,21 +48,7 @@ from tornproof.harness.explorers.roundtrip.worked_out.reports import (
     refusals,
     verdicts,
 )
-from tornproof.harness.explorers.roundtrip.worked_out.stored_versions import (
-    leave_out_equal_words,
-    next_versions,
-    spared_stores,
-    stores,
-)
-from tornproof.harness.explorers.roundtrip.worked_out.symbol_keys import (
-    adopted_keys,
-    dictionary_places,
-    left_indexes,
-    symbol_keys,
-)
-from tornproof.harness.explorers.roundtrip.worked_out.transactions import announcements, patience, pending, reloads
-from tornproof.harness.explorers.roundtrip.worked_out.unordered_rows import unordered_rows
-from tornproof.harness.explorers.roundtrip.worked_out.verifications import (
+from tornproof.harness.explorers.roundtrip.worked_out.operators.verifications import (
     files_of_others,
     lists_of_others,
     looked_at,
@@ -90,8 +57,50 @@ from tornproof.harness.explorers.roundtrip.worked_out.verifications import (
     unsupported,
     verified,
 )
-from tornproof.harness.explorers.roundtrip.worked_out.verified_records import verified_records
-from tornproof.harness.explorers.roundtrip.worked_out.writers import writers
+from tornproof.harness.explorers.roundtrip.worked_out.parquet.bloom_filters import (
+    asked_filters,
+    bloom_filters,
+    copied_filters,
+)
+from tornproof.harness.explorers.roundtrip.worked_out.parquet.chunk_layouts import chunk_layouts
+from tornproof.harness.explorers.roundtrip.worked_out.parquet.column_types import (
+    bounds,
+    enumerations,
+    parquet_forms,
+    readable_forms,
+    types,
+)
+from tornproof.harness.explorers.roundtrip.worked_out.parquet.flat_footers import (
+    flat_bounds,
+    flat_dictionaries,
+    flat_groups,
+    restored,
+)
+from tornproof.harness.explorers.roundtrip.worked_out.parquet.histograms import histograms
+from tornproof.harness.explorers.roundtrip.worked_out.parquet.page_indexes import page_indexes, times_in_order
+from tornproof.harness.explorers.roundtrip.worked_out.parquet.symbol_keys import (
+    adopted_keys,
+    dictionary_places,
+    left_indexes,
+    symbol_keys,
+)
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, problem_of
+from tornproof.harness.explorers.roundtrip.worked_out.tables.changed_columns import changed_columns
+from tornproof.harness.explorers.roundtrip.worked_out.tables.column_tops import column_tops
+from tornproof.harness.explorers.roundtrip.worked_out.tables.directories import directories
+from tornproof.harness.explorers.roundtrip.worked_out.tables.limits import limits
+from tornproof.harness.explorers.roundtrip.worked_out.tables.new_tables import (
+    column_orders,
+    creations,
+    new_partitions,
+    time_columns,
+)
+from tornproof.harness.explorers.roundtrip.worked_out.tables.other_partitions import other_partitions
+from tornproof.harness.explorers.roundtrip.worked_out.tables.reads import asked_in_words
+from tornproof.harness.explorers.roundtrip.worked_out.writing.later_keys import later_keys
+from tornproof.harness.explorers.roundtrip.worked_out.writing.published_files import published_files
+from tornproof.harness.explorers.roundtrip.worked_out.writing.unordered_rows import unordered_rows
+from tornproof.harness.explorers.roundtrip.worked_out.writing.writers import writers
 
 PROPERTY = "what the format spells out is what its documentation says"
 

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from tornproof.harness.explorers.roundtrip.parquet.array_bytes import stored_of
-from tornproof.harness.explorers.roundtrip.worked_out.column_types import DECIMAL_TAGS
+from tornproof.harness.explorers.roundtrip.worked_out.parquet.column_types import DECIMAL_TAGS
 
 Key: TypeAlias = Any
 """A value as Python has it; times are integers in their unit, UUIDs are bytes, and arrays are lists."""

@@ -15,10 +15,14 @@ from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.explorers.roundtrip.explorer import findings_of
 from tornproof.harness.explorers.roundtrip.parts import WORKED_OUT
-from tornproof.harness.explorers.roundtrip.worked_out.column_tops import column_tops
-from tornproof.harness.explorers.roundtrip.worked_out.later_keys import commit_points, numbers_in, table_of_points
 from tornproof.harness.explorers.roundtrip.worked_out.question import problem_of
 from tornproof.harness.explorers.roundtrip.worked_out.questions import questions
+from tornproof.harness.explorers.roundtrip.worked_out.tables.column_tops import column_tops
+from tornproof.harness.explorers.roundtrip.worked_out.writing.later_keys import (
+    commit_points,
+    numbers_in,
+    table_of_points,
+)
 from tornproof.impl.layout.bits import Bits
 from tornproof.impl.table.column_versions import ColumnVersions
 from tornproof.impl.types.questdb import DECIMAL_DIGITS_MAX, TypeTag

@@ -37,8 +37,13 @@ from tornproof.harness.explorers.roundtrip.worked_out.changed_files import (
     storage_of,
     with_entry,
 )
-from tornproof.harness.explorers.roundtrip.worked_out.column_types import TIMESTAMP
-from tornproof.harness.explorers.roundtrip.worked_out.migrations import DESIGNATED, as_decimal, as_text, document_of
+from tornproof.harness.explorers.roundtrip.worked_out.operators.migrations import (
+    DESIGNATED,
+    as_decimal,
+    as_text,
+    document_of,
+)
+from tornproof.harness.explorers.roundtrip.worked_out.parquet.column_types import TIMESTAMP
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
 from tornproof.harness.explorers.roundtrip.writing.kills import Rows, commit, table_of_rows
 from tornproof.harness.simulator.filesystem.faulty import RefusingStorage

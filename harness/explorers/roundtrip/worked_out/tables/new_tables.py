@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from tornproof.harness.common.new_tables import new_table, new_table_of_rows
 from tornproof.harness.explorers.roundtrip.metadata.views import view_problems
-from tornproof.harness.explorers.roundtrip.worked_out.column_types import LONG, PLAIN_TAGS, TIMESTAMP
+from tornproof.harness.explorers.roundtrip.worked_out.parquet.column_types import LONG, PLAIN_TAGS, TIMESTAMP
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question
 from tornproof.harness.simulator.filesystem.faulty import RefusingStorage
 from tornproof.harness.simulator.filesystem.image import DiskImage

@@ -29,7 +29,7 @@ from tornproof.harness.explorers.roundtrip.forms import OF_SOMEBODY_ELSE, duplic
 from tornproof.harness.explorers.roundtrip.metadata import meta_files
 from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import SORTED_BY_TIMESTAMP
 from tornproof.harness.explorers.roundtrip.parquet.cold_reads import migrated
-from tornproof.harness.explorers.roundtrip.worked_out.column_types import LONG, PLAIN_TAGS, TIMESTAMP
+from tornproof.harness.explorers.roundtrip.worked_out.parquet.column_types import LONG, PLAIN_TAGS, TIMESTAMP
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage

@@ -19,7 +19,7 @@ from tornproof.harness.common.new_tables import new_table_of_rows
 from tornproof.harness.common.whose_error import the_only
 from tornproof.harness.explorers.model_based.other_footers import CHUNK_FACTS, with_footer, within
 from tornproof.harness.explorers.roundtrip.forms import reader_of
-from tornproof.harness.explorers.roundtrip.worked_out.hashes import SYMBOLS
+from tornproof.harness.explorers.roundtrip.worked_out.metadata.hashes import SYMBOLS
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME

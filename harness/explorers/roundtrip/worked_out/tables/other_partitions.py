@@ -19,8 +19,8 @@ from tornproof.harness.explorers.roundtrip.worked_out.changed_files import (
     with_number,
     without,
 )
-from tornproof.harness.explorers.roundtrip.worked_out.new_tables import META_COLUMN, META_HEADER
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
+from tornproof.harness.explorers.roundtrip.worked_out.tables.new_tables import META_COLUMN, META_HEADER
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.errors import CorruptError, UnsupportedError

@@ -14,9 +14,9 @@ from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.whose_error import needed, the_only
 from tornproof.harness.explorers.corruption.crafted import overwritten
 from tornproof.harness.explorers.roundtrip.forms import opened
-from tornproof.harness.explorers.roundtrip.worked_out.later_keys import PATH as PATH_OF_POINTS
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question
-from tornproof.harness.explorers.roundtrip.worked_out.unordered_rows import KEY, TIMES, of_another_program
+from tornproof.harness.explorers.roundtrip.worked_out.writing.later_keys import PATH as PATH_OF_POINTS
+from tornproof.harness.explorers.roundtrip.worked_out.writing.unordered_rows import KEY, TIMES, of_another_program
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME

@@ -19,8 +19,8 @@ from tornproof.harness.explorers.roundtrip.metadata.transaction_files import (
     TransactionFile,
     with_lag_checksum,
 )
+from tornproof.harness.explorers.roundtrip.worked_out.metadata.transactions import states_of, version_of
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question
-from tornproof.harness.explorers.roundtrip.worked_out.transactions import states_of, version_of
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.layout.txn import SymbolCount, TransactionRecord

@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 
 from tornproof.harness.common.whose_error import the_only
 from tornproof.harness.explorers.roundtrip.forms import reader_of
-from tornproof.harness.explorers.roundtrip.worked_out.later_keys import (
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question
+from tornproof.harness.explorers.roundtrip.worked_out.writing.later_keys import (
     PATH,
     Points,
     commit_points,
@@ -23,7 +24,6 @@ from tornproof.harness.explorers.roundtrip.worked_out.later_keys import (
     table_of_points,
     with_keys,
 )
-from tornproof.harness.explorers.roundtrip.worked_out.question import Question
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME

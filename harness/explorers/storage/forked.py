@@ -20,8 +20,9 @@ from tornproof.impl.storage.checksum import large_crc32
 from tornproof.impl.storage.interface import File, LockMode, OpenMode, Storage
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.table import open_table
+from tornproof.impl.txn.pins import Pin
 
-PROPERTY = "a forked process reads as the one that it was forked from, and neither locks nor unlocks for it"
+PROPERTY = "a forked process reads as the one that it was forked from, and neither locks, unlocks nor pins for it"
 FORKED = "forked"
 """The key of the evidence."""
 IS_POSSIBLE = hasattr(os, "fork")
@@ -37,11 +38,13 @@ NEVER_INHERITED = (
     "from tornproof.impl.storage.operating_system_file import OpenFile; "
     "OpenFile.is_inherited = property(lambda file: False)"
 )
+TAKEN_FOR_ITS_OWN = "from tornproof.impl.txn.pins import Pin; Pin.is_held = property(lambda pin: pin._file is not None)"
 BEGUN = b"."
-LOCKED, UNLOCKED = 3, 4
+LOCKED, UNLOCKED, HELD = 3, 4, 5
 PROBLEMS = {
     LOCKED: "what is closed stays locked as long as it lives",
     UNLOCKED: "what it closes is not locked any more for the one before it",
+    HELD: "it says that it holds a pin of the one before it",
 }
 """What is wrong with locks, by the exit code that says so."""
 
@@ -81,6 +84,8 @@ def failed_controls() -> Iterator[str]:
         yield "a forked process that keeps a lock was not noticed"
     if IS_POSSIBLE and problem(f"{NEVER_INHERITED}; {FORK}") is None:
         yield "a forked process that unlocks what it closes was not noticed"
+    if IS_POSSIBLE and problem(f"{TAKEN_FOR_ITS_OWN}; {FORK}") is None:
+        yield "a forked process that takes a pin for its own was not noticed"
 
 
 def fork() -> None:
@@ -93,10 +98,11 @@ def fork() -> None:
     with tempfile.TemporaryDirectory() as folder:
         left, closed = ({f"{folder}/{mode.name} {name}": mode for mode in LockMode} for name in ("left", "closed"))
         files = {path: _locked(storage, path, mode) for path, mode in (left | closed).items()}
+        pin = Pin(open_table(made_image(), MADE_PATH).transaction(), files[next(iter(left))])
         pid = os.fork()
         if not pid:
             os.close(telling)
-            _read_again(before, [files[path] for path in closed], told, saying)
+            _read_again(before, [files[path] for path in closed], pin, told, saying)
         os.close(saying)
         os.read(heard, 1)
         is_kept = not any(_is_free(storage, path) for path in files)
@@ -122,11 +128,11 @@ def _is_free(storage: Storage, path: str) -> bool:
         return file.try_lock(LockMode.EXCLUSIVE, offset_bytes=0, size_bytes=2)
 
 
-def _read_again(before: tuple[int, str], files: Sequence[File], told: int, saying: int) -> NoReturn:
+def _read_again(before: tuple[int, str], files: Sequence[File], pin: Pin, told: int, saying: int) -> NoReturn:
     status = 1
     try:
         os.write(sys.stdout.fileno(), BEGUN)
-        status = int(_answers() != before)
+        status = int(_answers() != before) or (HELD if pin.is_held else 0)
         for file in files:
             file.close()
         os.close(saying)

@@ -77,6 +77,7 @@ from tornproof.harness.explorers.roundtrip.worked_out.parquet.flat_footers impor
     restored,
 )
 from tornproof.harness.explorers.roundtrip.worked_out.parquet.histograms import histograms
+from tornproof.harness.explorers.roundtrip.worked_out.parquet.new_encodings import new_encodings
 from tornproof.harness.explorers.roundtrip.worked_out.parquet.page_indexes import page_indexes, times_in_order
 from tornproof.harness.explorers.roundtrip.worked_out.parquet.symbol_keys import (
     adopted_keys,
@@ -176,6 +177,7 @@ def questions() -> tuple[Question, ...]:
         *published_files(),
         *changed_columns(),
         *found_generations(),
+        *new_encodings(),
     )
 
 

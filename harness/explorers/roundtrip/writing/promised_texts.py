@@ -9,8 +9,10 @@ import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from tornproof.harness.common.patch import Controls, not_noticed
-from tornproof.harness.common.whose_error import errors_as_problems, the_only
+from tornproof.harness.common.whose_error import errors_as_problems, needed, the_only
 from tornproof.harness.explorers.corruption.crafted import overwritten
 from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import (
     COLUMN_FIELDS,
@@ -29,6 +31,7 @@ from tornproof.harness.explorers.roundtrip.writing.kills import (
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
+from tornproof.impl.table.metadata_file import META_FILE, encode_metadata_file
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.table import open_table
 from tornproof.impl.types.questdb import TypeTag
@@ -48,28 +51,34 @@ TIMES = {"behind the others": 45, "between others": 15, "before the others": 5, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromisedText:
-    """Rows that are added one after the other, and when."""
+    """Rows that are added one after the other, and when; the column may have another name than in the file."""
 
     texts: tuple[str | None, ...]
     kind: str
+    is_renamed: bool
 
     @property
     def name(self) -> str:
         """It in words."""
-        return f"rows with the texts {list(self.texts)} {self.kind}"
+        return f"rows with the texts {list(self.texts)} {self.kind}{' in a renamed column' if self.is_renamed else ''}"
 
 
 @functools.cache
 def promised_texts() -> tuple[PromisedText, ...]:
     """Return all rows, always in the same order."""
     together = (*((text,) for text in TEXTS), ("text", "größe"), ("größe", "text", None))
-    return tuple(PromisedText(texts=texts, kind=kind) for kind in TIMES for texts in together)
+    return tuple(
+        PromisedText(texts=texts, kind=kind, is_renamed=is_renamed)
+        for is_renamed in (False, True)
+        for kind in TIMES
+        for texts in together
+    )
 
 
 @errors_as_problems
 def problem_of(case: PromisedText) -> str | None:
     """Say what is wrong with the partition after the commit; None if nothing is."""
-    storage = MemoryStorage.of(_image())
+    storage = MemoryStorage.of(_renamed() if case.is_renamed else _image())
     added = [(FIRST_TIME + TIMES[case.kind] + number, text) for number, text in enumerate(case.texts)]
     commit(storage, PATH, added)
     expected = sorted([*FIRST, *added], key=lambda row: row[0])
@@ -96,8 +105,8 @@ def failed_controls() -> Iterator[str]:
             "still says that all texts are ASCII",
         ),
     )
-    # Made before all mistakes, because it is kept.
-    _image()
+    # Made before all mistakes, because they are kept.
+    _renamed()
     return not_noticed(controls, problem_of, promised_texts())
 
 
@@ -113,6 +122,15 @@ def _image() -> DiskImage:
     image = table_of_rows(PATH, FIRST, of=TypeTag.VARCHAR)
     path = the_only(path for path in image.files if path.endswith(PM_FILE))
     return DiskImage({**image.files, path: _promising(image.files[path])}, image.directories)
+
+
+@functools.cache
+def _renamed() -> DiskImage:
+    image = _image()
+    metadata = needed(open_table(image, PATH).metadata, "the table has no columns")
+    columns = tuple(replace(column, name=f"{column.name} of today") for column in metadata.columns)
+    content = encode_metadata_file(replace(metadata, columns=columns), table_id=1)
+    return image.with_file(f"{PATH}/{META_FILE}", content)
 
 
 def _promising(content: bytes) -> bytes:

@@ -14,15 +14,17 @@ import pyarrow as pa
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.new_tables import new_table, new_table_of_rows
 from tornproof.harness.common.patch import replaced
-from tornproof.harness.common.whose_error import the_only
+from tornproof.harness.common.whose_error import needed, the_only
 from tornproof.harness.explorers.corruption import every_type
-from tornproof.harness.explorers.roundtrip.worked_out.question import Question
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
 from tornproof.harness.simulator.filesystem.faulty import FaultyStorage
 from tornproof.harness.simulator.filesystem.intercept import CallKind
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.chunk.metadata import Leaf, chunk_metadata
 from tornproof.impl.chunk.row_group_encoder import encode_row_group
+from tornproof.impl.errors import UnsupportedError
+from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.read.decoding import SYNCHRONOUS, Decoding, InOrder, by_threads
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.table.partition import ResolvedPartition
@@ -36,6 +38,8 @@ PIECE_COUNT = 1_000
 """More than any machine has threads, each of which may hold one piece, and more than what is remembered."""
 GROUP_COUNTS = (1, 2, 5)
 SMALL_COLUMNS, AHEAD_MAX = 60, 10
+CHUNK_START = 4
+"""Of the first chunk of a file."""
 
 
 class _Piece:
@@ -49,6 +53,8 @@ def held() -> Iterator[Question]:
     for count in GROUP_COUNTS:
         words = f"how many of {count} row groups of a new directory are encoded before the first is written"
         yield Question("held", words, functools.partial(_encoded_ahead, count), 1)
+    words = "how often a chunk is read of a row group that is larger than what may be in memory"
+    yield Question("held", words, _reads_of_too_large, 0)
     words = "whether a column of many that are small holds more than its own bytes"
     yield Question("held", words, _holds_others, False)
     words = "whether threads decode more row groups ahead than are allowed"
@@ -78,6 +84,17 @@ def _holds_others() -> bool:
     new_table_of_rows(storage, PATH, columns, range(FIRST_TIME, FIRST_TIME + 3))
     batch = the_only(open_snapshot(open_table(storage, PATH)).batches())
     return any(column.get_total_buffer_size() > 4 * max(column.nbytes, 64) for column in batch.columns)
+
+
+def _reads_of_too_large() -> int:
+    storage = FaultyStorage(MemoryStorage())
+    new_table_of_rows(storage, PATH, {"ts": "TIMESTAMP"}, range(FIRST_TIME, FIRST_TIME + 60))
+    storage.calls.clear()
+    with replaced("tornproof.impl.read.row_group:batch_bound_bytes", lambda _: 1):
+        outcome = outcome_of(lambda: [*open_snapshot(open_table(storage, PATH)).batches()])
+    needed(outcome == UnsupportedError.__name__, "it is read")
+    reads = (call for call in storage.calls if call.kind is CallKind.PREAD and call.path.endswith(DATA_FILE))
+    return sum(call.offset_bytes == CHUNK_START for call in reads)
 
 
 def _is_far_ahead() -> bool:

@@ -7,6 +7,7 @@ import datetime
 import functools
 import io
 import itertools
+import re
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
@@ -63,7 +64,7 @@ from tornproof.impl.storage.interface import StorageReason
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.txn.pins import PINS_FILE
-from tornproof.impl.verify.verify import LookedAt, verify_table
+from tornproof.impl.verify.verify import NATIVE, LookedAt, PartitionReport, TableReport, verify_table
 from tornproof.impl.write.writer_options import BloomOptions, WriterOptions
 
 TXN = "_txn"
@@ -96,6 +97,23 @@ def looked_at() -> Iterator[Question]:
         words = f"what {'a quick' if quick else 'a'} verification looks at in a native partition"
         found = functools.partial(_looked_at, quick=quick)
         yield Question("looked at", words, found, LookedAt.SIZES if quick else LookedAt.OFFSETS_AND_SYMBOL_KEYS)
+
+    for counts in itertools.product((0, 1, 2), repeat=len(LookedAt)):
+        found = functools.partial(_rows_in_verdict, counts)
+        expected = [rows for place, count in enumerate(counts) if (rows := count * 10**place)]
+        words = f"the rows of so many native partitions by what is looked at: {counts}"
+        yield Question("looked at", words, found, expected)
+
+
+def _rows_in_verdict(counts: Sequence[int]) -> list[int]:
+    """Return the numbers of rows in the words on native partitions, each of which has a power of ten of them."""
+    partitions = tuple(
+        PartitionReport(name="", format=NATIVE, rows=10**place, token=-1, looked_at=looked_at)
+        for place, (looked_at, count) in enumerate(zip(LookedAt, counts, strict=True))
+        for _ in range(count)
+    )
+    report = TableReport(table=PATH, version=1, partitions=partitions)
+    return [int(number) for number in re.findall(r"\((\d+) rows?\)", report.verdict)]
 
 
 def _looked_at(*, quick: bool) -> LookedAt:

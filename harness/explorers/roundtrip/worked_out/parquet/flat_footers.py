@@ -131,6 +131,12 @@ def flat_groups() -> Iterator[Question]:
         found = functools.partial(_logical_types, content)
         yield Question("groups in FlatBuffers", f"the logical types of groups with {words}", found, GROUPS)
 
+    facts, texts = {"empty": "", "": "of no name", "a": "b"}, io.BytesIO()
+    with pq.ParquetWriter(texts, rows.schema, store_schema=False) as writer:
+        writer.add_key_value_metadata(facts)
+    stated = functools.partial(_key_values, texts.getvalue())
+    yield Question("groups in FlatBuffers", "keys and values of which some are empty", stated, [*facts.items()])
+
     empty = io.BytesIO()
     pq.ParquetWriter(empty, rows.schema).close()
     count = functools.partial(_row_group_count, empty.getvalue())
@@ -199,6 +205,12 @@ def _comes_back(content: bytes) -> bool:
 
 def _row_group_count(content: bytes) -> int:
     return _flat(content).row_group_count
+
+
+def _key_values(content: bytes) -> list[tuple[str | None, str | None]]:
+    root = schema.FileMetaData.GetRootAs(flatbuffer_of(opened(content).thrift(), file=FILE), 0)
+    found = [root.Kv(number) for number in range(root.KvLength())]
+    return [tuple(None if text is None else text.decode() for text in (each.Key(), each.Val())) for each in found]
 
 
 def _logical_types(content: bytes) -> dict[str, int]:

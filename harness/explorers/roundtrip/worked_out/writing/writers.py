@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import functools
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias
 
+import pyarrow as pa
+
+from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.explorers.roundtrip.metadata.placed_partitions import GENERATED, PARQUET
 from tornproof.harness.explorers.roundtrip.parquet.partition_contents import Contents
 from tornproof.harness.explorers.roundtrip.worked_out.changed_files import (
@@ -22,8 +26,9 @@ from tornproof.harness.explorers.roundtrip.worked_out.changed_files import (
 )
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
 from tornproof.harness.explorers.roundtrip.writing.kills import table_of
-from tornproof.harness.simulator.filesystem.faulty import RefusingStorage
+from tornproof.harness.simulator.filesystem.faulty import FaultyStorage, RefusingStorage
 from tornproof.harness.simulator.filesystem.intercept import CallKind
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.errors import RowsRejectedError, StorageError
 from tornproof.impl.layout.parquet import DATA_FILE
@@ -31,6 +36,7 @@ from tornproof.impl.parquet.encode_options import EncodeOptions
 from tornproof.impl.storage.interface import Storage, StorageReason
 from tornproof.impl.table.metadata_file import META_FILE
 from tornproof.impl.table.partition import PM_FILE
+from tornproof.impl.table.symbols import read_table_symbols
 from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.write.table_writer import TableWriter, UncommittedError, open_writer
@@ -41,7 +47,7 @@ Asked: TypeAlias = tuple[str, Callable[[], Any], Any]
 
 FIRST_DAY = FIRST_TIME // DAY * DAY
 READ_ONLY = 1 << 62
-COMMIT_COUNT = 3
+COMMIT_COUNT, SYMBOLS_MANY = 3, 40
 TIME_INDEX_OFFSET_BYTES = 8
 """Of the designated timestamp in `_meta`."""
 PARTITIONS = {
@@ -56,7 +62,8 @@ PARTITIONS = {
 def writers() -> Iterator[Question]:
     """Yield tables that no writer opens, partitions that none writes to, and writers that end in some way."""
     ends = (*_closings(), *_withdrawals(), *_losses())
-    for kind, asked in (("writers", (*_openings(), *_changes(), *_duplicates())), ("ends of writers", ends)):
+    opened = (*_openings(), *_changes(), *_announcements(), *_duplicates(), *_symbols(), *_opened_files())
+    for kind, asked in (("writers", opened), ("ends of writers", ends)):
         yield from (Question(kind, words, found, expected) for words, found, expected in asked)
 
 
@@ -84,6 +91,13 @@ def _changes() -> Iterator[Asked]:
         yield words, functools.partial(_version_after, flags, has_pm=has_pm, is_rewrite=is_rewrite), version
 
 
+def _announcements() -> Iterator[Asked]:
+    """Yield writers that announce their next commit several times, of which the last announcement counts."""
+    for count in range(4):
+        words = f"which of {count} announcements of a commit are of the one that is made"
+        yield words, functools.partial(_announced, count), [number == count - 1 for number in range(count)]
+
+
 def _duplicates() -> Iterator[Asked]:
     """Yield commits of a row group each, which ask for duplicates or for none, or leave that to the partition."""
     for asked in itertools.product((True, False, None), repeat=COMMIT_COUNT):
@@ -92,6 +106,20 @@ def _duplicates() -> Iterator[Asked]:
             expected.append(any(expected) if wanted is None else wanted)
         words = f"the row groups with duplicates after commits that ask for {', '.join(map(str, asked))}"
         yield words, functools.partial(_groups_with_duplicates, asked), expected
+
+
+def _opened_files() -> Iterator[Asked]:
+    for count in (1, SYMBOLS_MANY):
+        words = f"how often a commit of {count} new symbols opens each file of the dictionary to write it"
+        yield words, functools.partial(_opened_for_writing, count), {1}
+
+
+def _symbols() -> Iterator[Asked]:
+    """Yield symbols of characters with one code unit or two, which are added one after the other."""
+    for symbols in itertools.product(("a", "é", "🌡", "a🌡b"), repeat=2):
+        words = f"the symbols after a commit of {symbols[0]!r}, one of {symbols[1]!r} and more, and one of 'c'"
+        several = tuple(f"{symbols[1]}{number}" for number in range(2))
+        yield words, functools.partial(_symbols_after, ((symbols[0],), several, ("c",))), [symbols[0], *several, "c"]
 
 
 def _closings() -> Iterator[Asked]:
@@ -165,6 +193,43 @@ def _version_after(flags: int, *, has_pm: bool, is_rewrite: bool) -> Any:
             return writer.commit()
 
     return outcome_of(change)
+
+
+def _announced(count: int) -> list[bool | None]:
+    storage = storage_of(two_days())
+    with _opened(storage) as writer:
+        announced = [writer.announce(bytes([number])) for number in range(count)]
+        _rows(writer)
+        writer.commit()
+    committed = open_table(storage, PATH).transaction()
+    return [each.is_committed(committed) for each in announced]
+
+
+def _symbols_after(commits: Sequence[Sequence[str]]) -> list[str]:
+    storage = MemoryStorage()
+    new_table(storage, PATH, {"ts": "TIMESTAMP", "s": "SYMBOL"})
+    for symbols in commits:
+        _commit_symbols(storage, symbols)
+    table = open_table(storage, PATH)
+    return [*read_table_symbols(table, table.transaction())["s"].symbols]
+
+
+def _commit_symbols(storage: Storage, symbols: Sequence[str]) -> None:
+    with _opened(storage) as writer:
+        times = range(FIRST_TIME, FIRST_TIME + len(symbols))
+        writer.write(pa.table({"ts": times, "s": symbols}).cast(writer.schema))
+        writer.commit()
+
+
+def _opened_for_writing(symbol_count: int) -> set[int]:
+    """Return how often each file of a dictionary is opened to be written by the second of two commits."""
+    storage = FaultyStorage(MemoryStorage())
+    new_table(storage, PATH, {"ts": "TIMESTAMP", "s": "SYMBOL"})
+    for first in (0, symbol_count):
+        storage.calls.clear()
+        _commit_symbols(storage, [f"symbol {number}" for number in range(first, first + symbol_count)])
+    opened = Counter(call.path for call in storage.calls if call.kind is CallKind.OPEN_FOR_WRITING)
+    return {count for path, count in opened.items() if path.startswith(f"{PATH}/s.")}
 
 
 def _groups_with_duplicates(asked: Sequence[bool | None]) -> list[bool]:

@@ -111,7 +111,9 @@ def fork() -> None:
         is_free = all(_is_free(storage, path) for path in files)
     os.close(telling)
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    sys.exit(status or (0 if is_kept else UNLOCKED) or (0 if is_free else LOCKED))
+    # A process that takes files for its own says that it holds a pin, and unlocks them, which is worse.
+    read, held = (0, status) if status == HELD else (status, 0)
+    sys.exit(read or (0 if is_kept else UNLOCKED) or (0 if is_free else LOCKED) or held)
 
 
 def _locked(storage: Storage, path: str, mode: LockMode) -> File:

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 import msgspec
 
-from tornproof.impl.errors import BusyError, CorruptError, Problem, StorageError, UnsupportedError
+from tornproof.impl.errors import BusyError, CorruptError, FileMissingError, Problem, StorageError, UnsupportedError
 from tornproof.impl.repair.kept import (
     KEPT_DIRECTORY,
     UNFINISHED_SUFFIX,
@@ -30,6 +30,7 @@ from tornproof.impl.table.partition import PM_FILE, PartitionFiles, check_native
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.txn.pins import PINS_FILE, WRITER_LOCK_OFFSET_BYTES, take_writer_lock
 from tornproof.impl.txn.transaction import Partition, Transaction
+from tornproof.impl.verify.table_files import missing_versions
 from tornproof.impl.verify.verify import Progress
 from tornproof.impl.write.recovery import UNWRITABLE
 
@@ -146,8 +147,7 @@ def forget_kept(storage: Storage, path: str, *, dry_run: bool = False) -> Repair
 
 def _plans(table: Table, transaction: Transaction, progress: Progress) -> Iterator[PartitionPlan]:
     """Yield what `_cv` needs, then what each partition needs, when what came before is done; raises StorageError."""
-    if table.storage.kind(f"{table.path}/{CV_FILE}") is not EntryKind.MISSING:
-        yield _plan_column_versions(table, transaction.record.column_version)
+    yield _plan_column_versions(table, transaction.record.column_version)
     for partition in transaction.partitions:
         progress(table.directory_of(partition))
         yield plan_partition(table, partition)
@@ -158,6 +158,9 @@ def _plan_column_versions(table: Table, version: int) -> PartitionPlan:
     path = f"{table.path}/{CV_FILE}"
     try:
         read_column_versions(table.storage, path, version=version)
+    except FileMissingError:
+        # A mere copy of commits has neither.
+        return PartitionPlan(problems=() if table.metadata is None else (missing_versions(),))
     except CorruptError as error:
         return PartitionPlan(problems=(error.problem,))
     except UnsupportedError as error:

@@ -53,7 +53,7 @@ class TableFiles(msgspec.Struct, frozen=True, kw_only=True):
             problems += [each for each in dictionaries if isinstance(each, Problem)]
             notes += [each for each in dictionaries if isinstance(each, str)]
         except FileMissingError:
-            problems.append(_missing(CV_FILE, "the versions of the columns"))
+            problems.append(missing_versions())
         except CorruptError as error:
             problems.append(error.problem)
         except UnsupportedError as error:
@@ -126,6 +126,11 @@ def _missing_dictionaries(
                 yield f"the dictionary of column {column.name!r} was not looked at: there is {', '.join(others)}"
             else:
                 yield _missing(file, f"the dictionary of column {column.name!r}")
+
+
+def missing_versions() -> Problem:
+    """Return the problem of a table with columns and without `_cv`."""
+    return _missing(CV_FILE, "the versions of the columns")
 
 
 def _missing(file: str, expected: str) -> Problem:

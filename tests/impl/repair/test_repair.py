@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from real_tables import CHAIN, files_below, image_of, in_memory, put, rows_of, seen, snapshot_of, verified, word
 from written_tables import with_column_versions
 
+from tornproof.harness.common.new_tables import new_table_of_rows
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import STEPS, Answer, Call, CallKind, InterceptedStorage, Run
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -736,6 +737,19 @@ def test_the_version_of_columns_that_a_killed_commit_has_stored_is_taken_back() 
     assert repair_table(storage, "/table").actions == (action,)
     assert storage.image().files["/table/_cv"] == cv
     assert repair_table(storage, "/table").actions == ()
+
+
+def test_missing_versions_of_columns_are_the_problem_that_verify_reports() -> None:
+    """Recovery said that there was nothing to do of a table that no server opens."""
+    sound = MemoryStorage()
+    new_table_of_rows(sound, "/table", {"ts": "TIMESTAMP"}, [0])
+    image = sound.image().without_file("/table/_cv")
+    (reported,) = verified("/table", MemoryStorage.of(image)).problems
+    assert (reported.file, reported.actual) == ("_cv", "none")
+    for dry_run in (True, False):
+        assert repair_table(MemoryStorage.of(image), "/table", dry_run=dry_run).problems == (reported,)
+    # A mere copy of commits has no columns either.
+    assert repair_table(MemoryStorage.of(image.without_file("/table/_meta")), "/table").problems == ()
 
 
 @pytest.mark.parametrize("version", [4, 7, 105])

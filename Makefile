@@ -75,9 +75,12 @@ check: .build/chain
 	@echo "check: $<, a table that QuestDB 9.4.2 wrote"
 	@.venv/bin/tornproof check $< $(ARGUMENTS)
 
+# A test that waits for ten minutes waits for ever, and says where; by day none takes more than some seconds.
+HANGS_END = -o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true
+
 test: setup
 	@.venv/bin/python -m compileall -q $(PACKAGES)
-	@.venv/bin/pytest -n $(TEST_WORKERS) --cpu-times -rs $(ARGUMENTS)
+	@.venv/bin/pytest -n $(TEST_WORKERS) --cpu-times -rs $(HANGS_END) $(ARGUMENTS)
 
 lint: setup
 	@.venv/bin/ruff check

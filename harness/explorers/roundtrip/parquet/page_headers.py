@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -58,6 +58,8 @@ RATIOS = {0: 1, 1: 255, 2: 1032, 4: PAGE_BYTES_MAX, 5: 255, 6: PAGE_BYTES_MAX, 7
 """How many bytes a codec can make of one."""
 UNCOMPRESSED, SNAPPY, GZIP, ZSTD = 0, 1, 2, 6
 WRONG, RIGHT = "wrong", "right"
+PLACES = ((0, 0), (1, 1), (2, 0))
+"""How many chunks are before one of many and behind it."""
 ENCODING_MAX = 127
 SHORT_STATISTICS: tuple[Members, ...] = (
     (),
@@ -204,6 +206,15 @@ def failed_controls() -> Iterator[str]:
         ),
         ("encodings of many are sizes", f"{many}:SinglePages", _with_sizes, "the size and the encoding"),
         ("every page of many is ordinary", f"{__name__}:single_pages", _walked, "its checksum is not looked at"),
+        *(
+            (
+                f"every page with {before} before it is ordinary",
+                f"{__name__}:single_pages",
+                functools.partial(_walked_behind, before, single_pages),
+                "its checksum is not looked at",
+            )
+            for before, _ in PLACES
+        ),
     )
     yield from not_noticed(pages, problem_of, page_chunks())
     ordinary = [each for each in page_chunks() if len(each.pages) == 1 and each.pages[0].kind == DATA]
@@ -222,6 +233,19 @@ def _walked(content: bytes, sizes: Sequence[int], codecs: Sequence[int], value_c
     ]
     numbers = np.array([(page.uncompressed_size_bytes, page.encoding) for page in pages])
     return SinglePages(np.ones(len(pages), np.bool_), numbers[:, 0], numbers[:, 1])
+
+
+def _walked_behind(
+    before: int,
+    take: Callable[..., SinglePages],
+    content: bytes,
+    sizes: Sequence[int],
+    codecs: Sequence[int],
+    value_count: int,
+) -> SinglePages:
+    """Take only the page for an ordinary one that has so many before it, also if it has a checksum."""
+    usual = take(content, sizes, codecs, value_count).usual | (np.arange(len(sizes)) == before)
+    return _walked(content, sizes, codecs, value_count)._replace(usual=usual)
 
 
 def _found(chunk: Chunk) -> Outcome:
@@ -325,7 +349,7 @@ def _expected_page(chunk: Chunk, page: Page, position: int) -> dict[str, Any]:
 def _problem_of_many(chunk: Chunk, expected: Outcome) -> str | None:
     """Say what is wrong with how the chunk is found among others, before and behind it."""
     content, other = chunk.content(), _ordinary(chunk.values).content()
-    for before, behind in ((0, 0), (1, 1), (2, 0)):
+    for before, behind in PLACES:
         sizes = [len(other)] * before + [len(content)] + [len(other)] * behind
         codecs = [UNCOMPRESSED] * before + [chunk.codec] + [UNCOMPRESSED] * behind
         found = single_pages(other * before + content + other * behind, sizes, codecs, chunk.values)

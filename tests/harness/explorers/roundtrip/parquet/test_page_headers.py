@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 from depth import sampled
 from replayed import replayed
@@ -9,13 +12,31 @@ from replayed import replayed
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.explorers.roundtrip.explorer import findings_of
-from tornproof.harness.explorers.roundtrip.parquet.page_headers import page_chunks
+from tornproof.harness.explorers.roundtrip.parquet import page_headers
+from tornproof.harness.explorers.roundtrip.parquet.page_headers import PLACES, page_chunks, problem_of
 from tornproof.harness.explorers.roundtrip.parts import PAGE_HEADERS
 from tornproof.impl.parquet import pages, single_pages
+from tornproof.impl.parquet.single_pages import SinglePages
 
 
 def test_all_headers_are_judged_by_what_they_say() -> None:
     assert {each.kind for each in page_chunks()} == {"forms", "sizes", "counts", "order", "checksums", "limits"}
+
+
+@pytest.mark.parametrize(("before", "behind"), PLACES)
+def test_a_page_that_is_taken_for_ordinary_in_one_place_among_others_is_noticed(before: int, behind: int) -> None:
+    """Pages that are not ordinary were tried alone only, and no test noticed that."""
+    (chunk,) = [each for each in page_chunks() if each.name == "forms: 0, None, right"]
+    counts: list[int] = []
+
+    def taken(content: bytes, sizes: Sequence[int], *more: Any) -> SinglePages:
+        counts.append(len(sizes))
+        return page_headers._walked_behind(before, single_pages.single_pages, content, sizes, *more)
+
+    assert problem_of(chunk) is None
+    with replaced(f"{page_headers.__name__}:single_pages", taken):
+        assert "its checksum is not looked at" in str(problem_of(chunk))
+    assert counts[-1] == before + 1 + behind
 
 
 @pytest.mark.parametrize(

@@ -19,14 +19,16 @@ from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.errors import Problem
 from tornproof.impl.table.column_versions import CV_FILE
 from tornproof.impl.table.metadata_file import META_FILE, NAME_FILE
-from tornproof.impl.table.table import open_table
+from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.txn.pins import PINS_FILE
-from tornproof.impl.verify.verify import verify_table
+from tornproof.impl.verify.verify import TableReport, verify_table
 
 PROPERTY = "every file that a table needs and has lost is reported"
 COLUMNS = {"a[b]": "ab", "a|b": "a", "a{2}": "aa", "a$": "a", "a[": "aa", "é\U0001f600": "é"}
 """Names of columns, each with one that is its own where it is taken for a pattern, or similar."""
 DICTIONARY_FILES = ("c", "k", "o", "v")
+ANOTHER = ".7"
+"""What the name of another version's file ends with."""
 FREE = frozenset({TXN, PINS_FILE})
 """Without the first there is no table; the second is made anew where it is needed."""
 
@@ -85,7 +87,7 @@ def lost_files() -> tuple[Lost | Dictionary, ...]:
 
 def _dictionaries() -> Iterator[Dictionary]:
     for (column, similar), kind in itertools.product(COLUMNS.items(), DICTIONARY_FILES):
-        for instead in ("", f"{column}.{kind}.7", f"{similar}.{kind}.7"):
+        for instead in ("", f"{column}.{kind}{ANOTHER}", f"{similar}.{kind}{ANOTHER}"):
             yield Dictionary(column, kind, instead)
 
 
@@ -120,10 +122,18 @@ def failed_controls() -> Iterator[str]:
     verify = original_of(f"{__name__}:verify_table")
     controls: Controls = (
         ("nothing is noted", f"{__name__}:verify_table", lambda table: replace(verify(table), notes=()), "not noted"),
+        ("a loss counts only beside another file", f"{__name__}:verify_table", _only_beside_others, "no file"),
         ("names are patterns", "tornproof.impl.verify.table_files:re", patterns, "error"),
         ("other columns' files may be the column's own", "tornproof.impl.verify.table_files:re", patterns, "no file"),
     )
     yield from not_noticed(controls, problem_of, [*_dictionaries()])
+
+
+def _only_beside_others(table: Table) -> TableReport:
+    """Report what is lost only where a file of another version is there, its own or a similar column's."""
+    report = original_of("tornproof.impl.verify.verify:verify_table")(table)
+    is_beside = any(name.endswith(ANOTHER) for name in table.storage.listdir(table.path))
+    return report if is_beside else replace(report, problems=())
 
 
 def _reported(lost: Lost) -> Collection[Problem]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
@@ -11,7 +12,13 @@ from replayed import replayed
 from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.explorers.roundtrip.explorer import findings_of
 from tornproof.harness.explorers.roundtrip.metadata import lost_files as module
-from tornproof.harness.explorers.roundtrip.metadata.lost_files import Lost, failed_controls, lost_files
+from tornproof.harness.explorers.roundtrip.metadata.lost_files import (
+    Dictionary,
+    Lost,
+    _dictionaries,
+    failed_controls,
+    lost_files,
+)
 from tornproof.harness.explorers.roundtrip.parts import LOST_FILES
 from tornproof.impl.verify import table_files
 from tornproof.impl.verify.indexes import PartitionIndex
@@ -52,4 +59,22 @@ def test_names_that_are_patterns_are_found_and_replay(monkeypatch: pytest.Monkey
 
 def test_a_look_at_no_dictionaries_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_wrong_of", lambda *_: None)
-    assert len([*failed_controls()]) == 3
+    assert len([*failed_controls()]) == 4
+
+
+@pytest.mark.parametrize(
+    ("is_left_out", "unnoticed"),
+    [
+        (lambda each: not each.instead, "a loss counts only beside another file"),
+        (lambda each: each.is_another, "nothing is noted"),
+        (lambda each: each.instead and not each.is_another, "other columns' files may be the column's own"),
+    ],
+)
+def test_dictionaries_that_are_not_lost_in_one_of_three_ways_fail_a_control(
+    is_left_out: Callable[[Dictionary], bool], unnoticed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None was lost without another file in its place, and nothing noticed that."""
+    assert [*failed_controls()] == []
+    others = [each for each in _dictionaries() if not is_left_out(each)]
+    monkeypatch.setattr(module, "_dictionaries", lambda: others)
+    assert [*failed_controls()] == [f"{unnoticed}: not noticed"]

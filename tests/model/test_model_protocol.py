@@ -4,12 +4,16 @@ What is asked of each state is `trace.py`: a reader sees committed versions alon
 acknowledged one; an acknowledged commit survives each crash; and a purge removes nothing that is pinned.
 """
 
+from collections.abc import Sequence
+
 import pytest
 from depth import nightly, sampled
 from model_search import Searched, search
 
 from tornproof.impl.write.commit import HARDENED, Action, RecoveryAction
-from tornproof.model.protocol import CHECKS, PURGE, RECOVERY, REWRITE, UPDATE, begin
+from tornproof.model.protocol import CHECKS, COMMIT, PURGE, READ, RECOVERY, REWRITE, UPDATE, WRONG, State, begin, steps
+from tornproof.model.table import Generation
+from tornproof.model.trace import Event, Kind
 
 CRASHES = {"readers": 0}
 READER = {"readers": 1, "failed_syncs": 0, "power_cuts": 0}
@@ -92,6 +96,39 @@ def test_without_any_one_barrier_or_check_the_search_finds_a_way_to_break_a_prom
     if left_out in UPDATE:
         # The shortest way is one commit, up to the step that is not safe, and a power cut.
         assert found.way[0] == "commit" and len(found.way) <= len(UPDATE) + 2
+
+
+ABANDONED = ("commit", *UPDATE[: -len(COMMIT)], "the writer stops", "a writer opens", *RECOVERY)
+"""A commit whose rows are in the files and were never committed."""
+READING = tuple(f"reader 0: {step}" for step in ("begin", *READ))
+
+
+def taken(state: State, labels: Sequence[str], *without: str) -> tuple[State, tuple[Event, ...]]:
+    """Return the state after some steps by their labels, and what the last one reports."""
+    events: tuple[Event, ...] = ()
+    for wanted in labels:
+        state, events = next((after, said) for after, label, said in steps(state, frozenset(without)) if label == wanted)
+    return state, events
+
+
+@pytest.mark.parametrize(("without", "seen"), [((), 1), (("base is committed",), WRONG)])
+def test_a_commit_on_rows_that_were_never_committed_is_not_what_is_expected(
+    without: tuple[str, ...], seen: int
+) -> None:
+    """What a writer had written was expected of it, so one that did not check its base was right."""
+    state, events = taken(begin(), (*ABANDONED, "commit", *UPDATE, *READING), *without)
+    assert state.expected == ((0,), (0, 1))
+    assert events == (Event(Kind.SEEN, seen, "reader 0"),)
+
+
+@pytest.mark.parametrize(("rows", "seen"), [((0, 2), 1), ((2,), WRONG), ((0, 2, 2), WRONG), ((2, 0), WRONG)])
+def test_a_commit_that_loses_repeats_or_moves_rows_is_not_what_is_expected(rows: tuple[int, ...], seen: int) -> None:
+    state, _ = taken(begin(), ("commit",))
+    assert state.writer is not None
+    entry = state.writer.entry._replace(token=len(rows))
+    state = state._replace(writer=state.writer._replace(entry=entry, generation=Generation(len(rows), rows, 1)))
+    state, events = taken(state, (*UPDATE, *READING))
+    assert events == (Event(Kind.SEEN, seen, "reader 0"),)
 
 
 def test_every_barrier_and_check_is_left_out_once() -> None:

@@ -21,6 +21,7 @@ from tornproof.harness.explorers.schedules import points as schedule_points
 from tornproof.harness.explorers.schedules.controls import LETTER, LETTERS, NUMBERS, control_case, failed_controls
 from tornproof.harness.explorers.schedules.exploration import Exploration
 from tornproof.harness.explorers.schedules.explorer import explore_schedules
+from tornproof.harness.search import dpor
 from tornproof.harness.search.every_order import every_end
 from tornproof.harness.search.outcome import Outcomes, path_to
 from tornproof.harness.search.transitions import follow
@@ -151,6 +152,17 @@ def test_each_sampling_method_runs_equally_many_schedules() -> None:
 
     shares = {count for name, count in counts.items() if name.startswith(("uniform", "PCT"))}
     assert len(shares) == 1 and shares != {0}
+
+
+def test_a_reduction_that_loses_outcomes_is_noticed_by_random_schedules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Outcomes of random schedules counted as those of reduced ones, so there was nothing to compare."""
+    case = control_case(Record(), NUMBERS)
+    whole = explore_schedules(case, controls=())
+    monkeypatch.setattr(dpor._Search, "_reverse", lambda *arguments: None)
+    phase = explore_schedules(case, controls=())
+    assert (whole.verdict, whole.note) == (Verdict.VALID, "")
+    assert (phase.verdict, phase.note) == (Verdict.UNKNOWN, "a random schedule had an outcome that no reduced one had")
+    assert phase.counts["outcomes"] == whole.counts["outcomes"]
 
 
 def test_a_control_that_nothing_detects_makes_the_verdict_unknown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """The cause of a finding: the changes that prevent it are those that the sound twin makes, and blind ones find none."""
 
 import json
+import struct
 from typing import Any
 
 import pytest
@@ -25,16 +26,23 @@ from tornproof.harness.counterexamples.log import DecisionLog
 from tornproof.harness.counterexamples.replay_engine import Change
 from tornproof.harness.counterexamples.run import Replayer, Signature, run_log
 from tornproof.harness.counterexamples.smaller import Candidate
+from tornproof.harness.counterexamples.step_names import StepNames
 from tornproof.harness.counterexamples.words import brief, sentences
 from tornproof.harness.mutation.baseline import baseline_of
 from tornproof.harness.mutation.catalogue import fault_named
 from tornproof.harness.mutation.causes import find
+from tornproof.harness.search.outcome import path_to
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.kernel import Kernel
 from tornproof.harness.simulator.persistence.models import C_8, B
 from tornproof.harness.simulator.process.case import Readers
-from tornproof.harness.simulator.process.world import NO_RULES
+from tornproof.harness.simulator.process.observer import Judge, Progress
+from tornproof.harness.simulator.process.simulated_process import Process, Say
+from tornproof.harness.simulator.process.world import NO_RULES, ProcessGroup
 from tornproof.harness.systems.releases import PRESETS
 from tornproof.harness.systems.table import TableTarget
 from tornproof.harness.systems.toy import AcknowledgesFirst, HeaderFirst, SwallowsErrors, Toy
+from tornproof.impl.storage.interface import Storage
 
 ORPHAN_BASE = "questdb-9.4.2"
 
@@ -129,6 +137,28 @@ def test_a_change_that_does_nothing_prevents_nothing(blinded: type[Change], monk
     now = again(finding)["passes_when"]
     assert not any(change["kind"].startswith(prefix) for change in now["changes"])
     assert now["tried"] >= passes_when(finding)["tried"]
+
+
+@pytest.mark.parametrize(("size_bytes", "loaded"), [(16, (3, 4)), (15, (3, 2)), (8, (3, 2)), (7, (1, 2)), (0, (1, 2))])
+def test_a_process_sees_each_word_of_other_content_that_is_there(size_bytes: int, loaded: tuple[int, int]) -> None:
+    """The last word of a mapped file was seen as it was."""
+    content, other = struct.pack("<2q", 1, 2), struct.pack("<2q", 3, 4)[:size_bytes]
+
+    def body(storage: Storage, say: Say) -> None:
+        with storage.open_for_reading("d/f") as file, file.map(len(content)) as mapping:
+            say("found", (mapping.load_u64(0), mapping.load_u64(8)))
+            say("found", file.pread(len(content), 0))
+
+    names, change = StepNames("d"), Seen("reader 1", "d/f", other)
+    group = ProcessGroup(processes=(Process("reader 1", body),), judge=Judge(lambda operations: None))
+    world = group.begin(Kernel.of(DiskImage.of_files({"d/f": content})), Progress())
+    try:
+        while world.nodes[0].call is not None:
+            change.make(names.name("reader 1", world.nodes[0]), world, 0)
+        marks = [mark.value for node in path_to(world.nodes[0]) for mark in node.marks]
+    finally:
+        group.close()
+    assert marks == [loaded, other] and world.kernel.image().files == {"d/f": content}
 
 
 @pytest.mark.nightly

@@ -29,6 +29,7 @@ from tornproof.harness.explorers.kills.explorer import CONTROLS, explore_crashes
 from tornproof.harness.explorers.kills.judge import Judge, Trace
 from tornproof.harness.explorers.kills.plan import (
     WHOLE_BYTES,
+    Cuts,
     Kill,
     Origin,
     all_cuts,
@@ -787,6 +788,16 @@ def test_a_long_write_is_cut_at_its_ends_around_borders_of_the_file_and_between(
         for cut in (border - offset_bytes - 1, border - offset_bytes, border - offset_bytes + 1):
             assert cut in cuts or not 0 < cut < size_bytes
     assert not set(cuts) & set(sample) and 0 < len(sample) <= 64 and max(sample) < size_bytes
+    assert [*Cuts().of(step)] == sorted({*cuts, *sample, size_bytes // 2})
+
+
+@pytest.mark.parametrize("cuts_max", [10_000, 300, 100, 20])
+def test_of_the_lengths_of_a_long_write_every_nth_is_cut_those_between_borders_too(cuts_max: int) -> None:
+    """Those between were no longer cut, though the bound still promised them."""
+    step = write(100_000, 5)
+    promised = sorted({*border_cuts(step), *sampled_cuts(step)})
+    nth = max(1, -(-len(promised) // cuts_max))
+    assert [*Cuts.at_most(cuts_max, [step]).of(step)] == sorted({*promised[::nth], 1, 50_000, 99_999})
 
 
 def test_each_call_fails_in_the_ways_in_which_it_can() -> None:

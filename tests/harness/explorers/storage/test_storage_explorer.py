@@ -84,6 +84,15 @@ def test_descriptors_that_stay_open_replay() -> None:
     assert verdict_of(finding) is Verdict.VALID
 
 
+def test_controls_leave_no_descriptor_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run of the controls left some open, so the harness had ever fewer."""
+    monkeypatch.setattr(explorer, "CONTROL_SEQUENCES_MAX", 3)
+    before = explorer._descriptor_count()
+    noticed = {*CONTROLS} - {each.removesuffix(" were not noticed") for each in explorer.failed_controls(str(tmp_path))}
+    assert "descriptors that stay open" in noticed
+    assert explorer._descriptor_count() == before > 0
+
+
 @pytest.mark.parametrize(
     "call",
     [

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, TypeAlias
@@ -43,7 +43,7 @@ FILE, CHANGED = "/data.parquet", "/changed.parquet"
 ROW_COUNTS = (0, 1, 2_500)
 """Of the files that are made; vectors of the new encodings have 1,024 values."""
 ROWS_IN_GROUP, FEW_ROWS = 1_100, 10
-FILES_MAX, CHANGED_BYTES_MAX, COLUMN_COUNT_MAX = 8, 1 << 18, 60
+FILES_MAX, CHANGED_BYTES_MAX, COLUMN_COUNT_MAX = 3, 1 << 18, 60
 """Of the table's files: each is changed often."""
 CHUNKS_COMPARED_MAX = 40
 """Of one file: from a Thrift footer each takes as long as all of it."""
@@ -93,7 +93,7 @@ FORMS = tuple(
 
 
 @functools.cache
-def made_files() -> dict[str, bytes]:
+def made_files() -> Mapping[str, bytes]:
     """Return files of numbers, by their names, with extensions of somebody else, in structs, indexed, and of texts."""
     found = {f"{count} rows of numbers": _written(_numbers(count)) for count in ROW_COUNTS}
     number = np.arange(FEW_ROWS) / 4
@@ -116,15 +116,14 @@ def few_numbers() -> bytes:
 
 def files_to_change(table: Table) -> dict[str, bytes]:
     """Return the files that were made, and few and small committed ones of a table."""
-    found = dict(made_files())
-    if table.metadata is not None and len(table.metadata.columns) > COLUMN_COUNT_MAX:
-        return found
-    for partition in table.transaction().partitions:
+    own: dict[str, bytes] = {}
+    is_wide = table.metadata is not None and len(table.metadata.columns) > COLUMN_COUNT_MAX
+    for partition in () if is_wide else table.transaction().partitions:
         files = table.files_of(partition)
-        if partition.is_parquet and files.has_pm() and partition.token <= CHANGED_BYTES_MAX and len(found) < FILES_MAX:
+        if partition.is_parquet and files.has_pm() and partition.token <= CHANGED_BYTES_MAX and len(own) < FILES_MAX:
             with files.open_data() as data:
-                found[files.data_label] = data.pread(partition.token, 0)
-    return found
+                own[files.data_label] = data.pread(partition.token, 0)
+    return {**made_files(), **own}
 
 
 class Original:

@@ -7,15 +7,29 @@ import golden_archive
 import pytest
 from depth import sampled
 
+from tornproof.harness.common.new_tables import new_table_of_rows
 from tornproof.harness.explorers.roundtrip import forms
-from tornproof.harness.explorers.roundtrip.forms import FORMS, Original, difference, failed_controls, made_files
+from tornproof.harness.explorers.roundtrip.forms import (
+    FILES_MAX,
+    FORMS,
+    Original,
+    difference,
+    failed_controls,
+    files_to_change,
+    made_files,
+)
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.chunk.duplicates import ChunkForm
 from tornproof.impl.layout.parquet import FooterForm
+from tornproof.impl.table.table import open_table
 
 REAL = tuple(
     name for name in golden_archive.member_names() if name.startswith("tables/") and name.endswith("/data.parquet")
 )
 """Of tables that no crash left bytes in."""
+DAY = 86_400_000_000
+"""In the microseconds of a time."""
 
 
 def test_each_form_is_tried_once_and_all_of_them_are_distinct() -> None:
@@ -28,6 +42,18 @@ def test_each_form_is_tried_once_and_all_of_them_are_distinct() -> None:
 def test_made_files_have_the_row_groups_that_they_ask_for() -> None:
     counts = {name: len(Original(content).footer.decoded().row_groups) for name, content in made_files().items()}
     assert counts["pages with indexes"] == 3 and min(counts.values()) > 0
+
+
+def test_each_table_has_the_made_files_and_its_own_ones_alone() -> None:
+    """Those of one table would be among the files of the next one, and the made files left it room for a single one."""
+    made = dict(made_files())
+    for first_time, count in ((FIRST_TIME, FILES_MAX), (2 * FIRST_TIME, FILES_MAX + 1)):
+        storage = MemoryStorage()
+        new_table_of_rows(storage, "t", {"ts": "TIMESTAMP"}, [first_time + number * DAY for number in range(count)])
+        table = open_table(storage, "t")
+        labels = [table.files_of(each).data_label for each in table.transaction().partitions]
+        assert len(labels) == count and [*files_to_change(table)] == [*made, *labels[:FILES_MAX]]
+    assert made_files() == made
 
 
 @pytest.mark.parametrize("name", sampled(1, list(made_files())))

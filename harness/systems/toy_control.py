@@ -33,12 +33,16 @@ class Control:
     detected_by: frozenset[Model] = EVERY
     accepted_by: frozenset[Model] | None = None
 
+    @property
+    def accepting(self) -> frozenset[Model]:
+        """The models that must find nothing in it."""
+        return EVERY - self.detected_by if self.accepted_by is None else self.accepted_by
+
     def failure(self, model: Model, violated: Callable[[Model, Target], Collection[str]]) -> str:
         """Describe a wrong verdict under a model; `violated` explores a toy and returns the violated properties."""
-        accepted = EVERY - self.detected_by if self.accepted_by is None else self.accepted_by
         if model in self.detected_by and self.violated not in violated(model, self.target):
             return f"the toy {self.target.name!r} was not detected in {model}: {self.violated}"
-        if model in accepted and violated(model, self.target):
+        if model in self.accepting and violated(model, self.target):
             return f"the toy {self.target.name!r} was rejected in {model}"
         return ""
 

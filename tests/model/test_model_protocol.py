@@ -107,7 +107,8 @@ def taken(state: State, labels: Sequence[str], *without: str) -> tuple[State, tu
     """Return the state after some steps by their labels, and what the last one reports."""
     events: tuple[Event, ...] = ()
     for wanted in labels:
-        state, events = next((after, said) for after, label, said in steps(state, frozenset(without)) if label == wanted)
+        following = steps(state, frozenset(without))
+        state, events = next((after, said) for after, label, said in following if label == wanted)
     return state, events
 
 

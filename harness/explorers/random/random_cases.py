@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -41,7 +42,7 @@ from tornproof.harness.simulator.process.world import NO_RULES
 from tornproof.harness.systems.preset import Preset
 from tornproof.harness.systems.releases import PRESETS
 from tornproof.harness.systems.scenario import Scenario
-from tornproof.harness.systems.toy import NeverSyncs, NeverSyncsNames, SwallowsErrors
+from tornproof.harness.systems.toy import NeverSyncs, NeverSyncsNames, SwallowsErrors, Toy
 from tornproof.harness.systems.toy_control import ForgetsReads
 from tornproof.harness.systems.toy_locks import LockFile
 from tornproof.harness.systems.toy_losses import (
@@ -55,7 +56,7 @@ from tornproof.harness.systems.toy_losses import (
 )
 from tornproof.harness.systems.toy_readers import Counter as LetterCounter
 from tornproof.harness.systems.toy_readers import GoesBack, LeasesInPlace, Panics, ReadsEarly, ToyRules
-from tornproof.harness.systems.toy_specified import LosesALetter
+from tornproof.harness.systems.toy_specified import LosesALetter, Specified
 
 PHASE = "random"
 MakeTestCase = Callable[[Scenario, Preset], TestCase]
@@ -102,7 +103,10 @@ TOYS = (
     BrokenToy(LetterCounter(), Property.IMMUTABLE, rules=ToyRules()),
     BrokenToy(NeverSyncs(), Property.BARRIERS, rules=ToyRules()),
 )
-TOY_RUNS_MAX = 400
+SOUND = ((Toy(), ToyRules()), (Specified(), NO_RULES))
+"""Toys that are right, with rules for their steps, whatever happens to the writer."""
+FAULTS_OF_TOYS = tuple(dict.fromkeys(each.injected_fault for each in TOYS))
+TOY_RUNS_MAX, SOUND_RUNS = 400, 5
 RUNS_OF_A_TEST_CASE = 3
 EXAMPLES_IN_BATCH = 20
 SEED_STRIDE = 1_000_003
@@ -221,11 +225,16 @@ def failed_controls(make: MakeTestCase, seed: int) -> tuple[str, ...]:
 
 
 def failed_toys() -> Iterator[str]:
-    """Run each toy at random until what it breaks is found, and yield what is not detected."""
+    """Run each toy at random until what it breaks is found; yield what is not detected, and what in a sound one is."""
     for toy, violated, injected_fault, rules, judge in TOYS:
         with sessions_of(control_case(toy, rules, judge)) as sessions:
             if not any(violated in _violated(sessions, seed, injected_fault) for seed in range(TOY_RUNS_MAX)):
                 yield f"the toy {toy.name!r} was not detected: {violated}"
+    for sound, rules in SOUND:
+        with sessions_of(control_case(sound, rules)) as sessions:
+            runs = product(range(SOUND_RUNS), FAULTS_OF_TOYS)
+            found = {violated for seed, fault in runs for violated in _violated(sessions, seed, fault)}
+        yield from (f"the sound toy {sound.name!r} was rejected: {violated}" for violated in sorted(found))
 
 
 def _violated(sessions: dict[bool, Sessions], seed: int, injected_fault: InjectedFault) -> set[str]:

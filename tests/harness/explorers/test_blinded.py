@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import islice, repeat
+from itertools import product as product_of
 from typing import Any
 
 import pytest
@@ -50,7 +52,9 @@ from tornproof.harness.simulator.persistence.models import (
 )
 from tornproof.harness.simulator.process import world as process_world
 from tornproof.harness.simulator.process.observer import Progress, Property
-from tornproof.harness.systems.toy_specified import LosesALetter
+from tornproof.harness.systems.toy import Toy
+from tornproof.harness.systems.toy_control import Control
+from tornproof.harness.systems.toy_specified import LosesALetter, Specified
 
 Patch = pytest.MonkeyPatch
 Blinding = Callable[[Patch], None]
@@ -402,6 +406,57 @@ def test_without_blinding_all_controls_pass() -> None:
 
 def test_without_blinding_every_toy_of_random_runs_is_detected() -> None:
     assert [*random.failed_toys()] == []
+
+
+def everything_is_violated(*_: Any, **__: Any) -> frozenset[str]:
+    return frozenset(value for name, value in vars(Property).items() if name.isupper())
+
+
+def rejected_in(model: Model, controls: Sequence[Control]) -> set[str]:
+    """Return what is said of each toy that a model must accept."""
+    return {f"the toy {each.target.name!r} was rejected in {model}" for each in controls if model in each.accepting}
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_an_explorer_of_power_cuts_that_finds_something_in_every_toy_fails_the_control_of_each_sound_one(
+    model: Model, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr(power, "_explored", lambda *_: nullcontext(everything_is_violated))
+    assert {*power.failures([model])} == rejected_in(model, power.CONTROLS) != set()
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_an_explorer_of_crashes_beside_readers_that_finds_something_in_every_toy_fails_the_control_of_each_sound_one(
+    model: Model, monkeypatch: Patch
+) -> None:
+    """Toys were left out under the models that must accept them, and nothing noticed that."""
+    for name in ("violated", "violated_by_locking"):
+        monkeypatch.setattr(product, name, everything_is_violated)
+    for name in ("has_every_outcome", "reaches_every_state_early"):
+        monkeypatch.setattr(product.small_programs, name, lambda *_: True)
+    assert {*product.failures([model.name])} == rejected_in(model, product.CONTROLS) != set()
+    locking = product._failures_that_lock.__wrapped__(model.name)
+    assert {*locking} == rejected_in(model, product.CONTROLS_THAT_LOCK) != set()
+
+
+def test_an_explorer_of_kills_that_finds_something_in_every_toy_fails_the_control_of_each_sound_one(
+    monkeypatch: Patch,
+) -> None:
+    everything = everything_is_violated()
+    monkeypatch.setattr(kills, "_violated", lambda toy, _: {(toy.name, violated) for violated in everything})
+    sound = (Toy(), Specified())
+    assert {*kills.failures()} == {f"{toy.name}: {violated}" for toy, violated in product_of(sound, everything)}
+
+
+def test_an_explorer_of_random_runs_that_finds_something_in_every_toy_fails_the_control_of_each_sound_one(
+    monkeypatch: Patch,
+) -> None:
+    """No toy was sound, so false alarms of random runs were never noticed."""
+    monkeypatch.setattr(random, "_violated", everything_is_violated)
+    assert {*random.failed_toys()} == {
+        f"the sound toy {toy.name!r} was rejected: {violated}"
+        for (toy, _), violated in product_of(random.SOUND, everything_is_violated())
+    }
 
 
 @pytest.mark.parametrize(("blind", "model"), blindings(POWER_BLINDINGS))

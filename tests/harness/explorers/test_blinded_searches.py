@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import product
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from tornproof.harness.explorers.memory import explorer as memory
 from tornproof.harness.explorers.memory.exploration import ReaderState
 from tornproof.harness.explorers.memory.trace import WriterTrace
 from tornproof.harness.explorers.schedules import controls as schedules
-from tornproof.harness.explorers.schedules import exploration
+from tornproof.harness.explorers.schedules import exploration, writers
 from tornproof.harness.explorers.schedules.exploration import Exploration
 from tornproof.harness.search import dpor, random_schedules, reader_reduction
 from tornproof.harness.search.contention import Contention
@@ -153,6 +154,26 @@ def test_without_blinding_all_controls_pass() -> None:
     assert [*schedules.failures(0)] == []
 
 
+def test_methods_that_find_something_in_every_toy_fail_the_control_of_each_sound_one(monkeypatch: Patch) -> None:
+    every = {*JUDGED_IN_SCHEDULES}
+    monkeypatch.setattr(schedules, "_found", lambda case, seed: dict.fromkeys(("DPOR", "PCT"), every))
+    assert {each for each in schedules.failures(0) if "the sound toy" in each} == {
+        f"{method} rejected the sound toy {case.target.name!r}: {violated}"
+        for case, method, violated in product(schedules.SOUND, ("DPOR", "PCT"), every)
+    }
+
+
+def test_several_writers_in_which_something_is_always_found_fail_the_control_of_each_sound_toy(
+    monkeypatch: Patch,
+) -> None:
+    found = {(violated, process): None for _, violated, process in writers.CONTROLS}
+    monkeypatch.setattr(writers, "_found_in", lambda toy: found)
+    assert {*writers.failed_controls()} == {
+        f"the sound toy {toy.name!r} was said to be broken: {violated}"
+        for toy, (violated, _) in product(writers.SOUND, found)
+    }
+
+
 @pytest.mark.parametrize("name", sampled(2, list(SCHEDULE_BLINDINGS)))
 def test_a_blinded_search_of_schedules_is_noticed(name: str, monkeypatch: Patch) -> None:
     blind, method = SCHEDULE_BLINDINGS[name]
@@ -232,6 +253,12 @@ def failures_of_memory() -> Iterator[str]:
 @pytest.mark.nightly
 def test_without_blinding_all_controls_of_memory_pass() -> None:
     assert [*failures_of_memory()] == []
+
+
+def test_a_memory_model_that_finds_something_in_every_variant_fails_each_negative_control(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(memory, "_is_detected", lambda *_: True)
+    failed = [f"{variant.name} was rejected under {case}" for variant, case in memory.NEGATIVE_CONTROLS]
+    assert [*failures_of_memory()] == failed != []
 
 
 @pytest.mark.parametrize("name", sampled(2, list(MEMORY_BLINDINGS)))

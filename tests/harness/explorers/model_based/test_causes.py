@@ -16,6 +16,7 @@ from tornproof.harness.explorers.model_based import audit
 from tornproof.harness.explorers.model_based.audit import Audit, Difference, Expected
 from tornproof.harness.explorers.model_based.cause import RIGHT, Watch
 from tornproof.harness.explorers.model_based.explorer import start_of
+from tornproof.harness.explorers.model_based.files import ViolationError
 from tornproof.harness.explorers.model_based.fixed_programs import COMMITS, FIXED_PROGRAMS
 from tornproof.harness.explorers.model_based.machine import Search, replay
 from tornproof.harness.explorers.model_based.rows import WITHOUT_NULL
@@ -32,6 +33,7 @@ from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.txn.transaction import TXN_FILE
 
 PATH = "/table"
+COMPARED = "files compared without our decoders"
 VALUE_BYTES = 8
 """At the end of a page, behind its header."""
 GROWN: Steps = (
@@ -131,6 +133,27 @@ def test_only_generations_that_are_there_after_a_recovery_are_still_known(at: in
     content = watch.files[PM]
     there = {each.end_bytes for each in walk(content, file=PM, end_bytes=int.from_bytes(content[:8], "little"))}
     assert watch.world.files.known_ends(watch.world.state.committed.entries[0].directory) == there
+
+
+def compared(world: World) -> int:
+    world.check_files()
+    return world.reached[COMPARED]
+
+
+def test_files_count_as_compared_only_where_they_were_and_are_right() -> None:
+    """Those with holes, which are not read, and those that differ were counted, too."""
+    world = grown().world
+    count = world.reached[COMPARED]
+    assert count > 0 and compared(world) == count + 1
+    name = world.state.committed.entries[0].directory
+    world.files.holes[name] = range(1)
+    assert compared(world) == count + 1
+    world.files.holes.clear()
+    with world.files.storage.open_for_writing(f"{PATH}/{DATA}") as data:
+        data.truncate(VALUE_BYTES)
+    with pytest.raises(ViolationError, match="without our decoders"):
+        compared(world)
+    assert world.reached[COMPARED] == count + 1
 
 
 def audited(damages: dict[str, Damage], watch: LastWorld) -> list[str]:

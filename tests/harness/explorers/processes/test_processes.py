@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import pytest
@@ -18,6 +19,7 @@ from tornproof.harness.explorers.processes.explorer import HISTORIES, explore_pr
 from tornproof.harness.explorers.processes.judge import KILLED_IN_COMMIT, READ_AGAIN, READ_DURING_COMMIT
 from tornproof.harness.explorers.processes.messages import Patch
 from tornproof.harness.explorers.processes.plan import plan_kills
+from tornproof.harness.explorers.processes.reader import Style
 from tornproof.harness.explorers.processes.run import Run, Settings
 from tornproof.harness.explorers.processes.start import prepare_table
 from tornproof.harness.explorers.processes.stop import COMMIT_POSITIONS, POSITIONS
@@ -280,6 +282,27 @@ def run_with_pin(tmp_path: Path, version: int) -> Run:
     run = Run(start, None, None, Settings(seed=1, reader_count=4, kills=1), lambda done, total: None)  # type: ignore[arg-type]
     run.outcome.pins.append(version)
     return run
+
+
+def test_a_killed_reader_comes_back_in_its_own_style(tmp_path: Path) -> None:
+    """It came back in another one, so after a few kills none might pin."""
+
+    def start_reader(client: str, style: Style) -> Any:
+        styles.append((client, style))
+        reader = SimpleNamespace(client=client, was_killed=True, history=tmp_path / "none", kill=lambda: None)
+        return reader
+
+    styles: list[tuple[str, Style]] = []
+    workers: Any = SimpleNamespace(start_reader=start_reader, send_to_all=lambda *_: None)
+    events: Any = SimpleNamespace(record=lambda *_, **__: None)
+    start: Any = SimpleNamespace(expected=None)
+    run = Run(start, workers, events, Settings(seed=1, reader_count=5, kills=1), lambda done, total: None)
+    run._start_readers()
+    begun = styles.copy()
+    assert {style for _, style in begun} == {*Style}
+    for _ in range(2 * len(begun)):
+        run._kill_reader()
+    assert styles == begun * 3 and run.outcome.reader_kills == 2 * len(begun)
 
 
 def test_a_pin_that_is_still_held_is_noticed(tmp_path: Path) -> None:

@@ -289,8 +289,7 @@ def test_a_killed_reader_comes_back_in_its_own_style(tmp_path: Path) -> None:
 
     def start_reader(client: str, style: Style) -> Any:
         styles.append((client, style))
-        reader = SimpleNamespace(client=client, was_killed=True, history=tmp_path / "none", kill=lambda: None)
-        return reader
+        return SimpleNamespace(client=client, was_killed=True, history=tmp_path / "none", kill=lambda: None)
 
     styles: list[tuple[str, Style]] = []
     workers: Any = SimpleNamespace(start_reader=start_reader, send_to_all=lambda *_: None)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -14,8 +15,13 @@ from replayed import replayed
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.explorers.roundtrip.explorer import findings_of
+from tornproof.harness.explorers.roundtrip.forms import opened
 from tornproof.harness.explorers.roundtrip.parts import WORKED_OUT
-from tornproof.harness.explorers.roundtrip.worked_out.question import problem_of
+from tornproof.harness.explorers.roundtrip.worked_out.operators import verifications
+from tornproof.harness.explorers.roundtrip.worked_out.operators.verifications import lists_of_others
+from tornproof.harness.explorers.roundtrip.worked_out.parquet import page_indexes
+from tornproof.harness.explorers.roundtrip.worked_out.parquet.page_indexes import times_in_order
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, problem_of
 from tornproof.harness.explorers.roundtrip.worked_out.questions import questions
 from tornproof.harness.explorers.roundtrip.worked_out.tables.column_tops import column_tops
 from tornproof.harness.explorers.roundtrip.worked_out.writing.later_keys import (
@@ -24,7 +30,9 @@ from tornproof.harness.explorers.roundtrip.worked_out.writing.later_keys import 
     table_of_points,
 )
 from tornproof.impl.layout.bits import Bits
+from tornproof.impl.parquet.pages import walk_pages
 from tornproof.impl.table.column_versions import ColumnVersions
+from tornproof.impl.table.table import Table
 from tornproof.impl.types.questdb import DECIMAL_DIGITS_MAX, TypeTag
 
 
@@ -42,6 +50,46 @@ def test_a_row_that_is_read_twice_counts_twice() -> None:
     storage = table_of_points(((0, 1),), 4)
     commit_points(storage, [(0, (0, 1))], 4)
     assert numbers_in(storage) == [0, 0]
+
+
+def has_checksums(asked: Table | bytes) -> bool:
+    """Return whether the pages of the first column of a file have checksums, or those of the table's first file."""
+    content = asked if isinstance(asked, bytes) else content_of(asked)
+    chunk = opened(content).decoded().row_groups[0].chunks[0]
+    start, value_count = chunk.dictionary_page_offset or chunk.data_page_offset, chunk.num_values
+    pages = content[start : start + chunk.total_compressed_size]
+    walked = walk_pages(pages, file="", offset_bytes=start, codec=chunk.codec, value_count=value_count)
+    return all(page.crc is not None for page in walked)
+
+
+def content_of(table: Table) -> bytes:
+    with table.files_of(table.transaction().partitions[0]).open_data() as data:
+        return data.pread(data.size_bytes(), 0)
+
+
+@pytest.mark.parametrize(
+    ("ask", "step", "module", "name"),
+    [
+        (times_in_order, 1, page_indexes, "verify_table"),
+        (page_indexes.page_indexes, 7, page_indexes, "verify_table"),
+        (lists_of_others, 1, verifications, "_lists_and_problems"),
+    ],
+)
+def test_questions_about_pages_with_checksums_are_asked_of_such_pages(
+    ask: Callable[[], Iterator[Question]], step: int, module: ModuleType, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some that said so were asked of the pages without checksums again."""
+    asked, answer = [], getattr(module, name)
+
+    def noted(of: Table | bytes) -> Any:
+        asked.append(has_checksums(of))
+        return answer(of)
+
+    monkeypatch.setattr(module, name, noted)
+    for question in [*ask()][::step]:
+        assert problem_of(question) is None
+        assert asked.pop() == (" with checksums" in question.name) != (" without checksums" in question.name)
+    assert asked == []
 
 
 def kinds_of(findings: list[Any]) -> set[str]:

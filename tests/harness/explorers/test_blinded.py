@@ -28,6 +28,7 @@ from tornproof.harness.explorers.random import random_cases as random
 from tornproof.harness.explorers.random import random_run
 from tornproof.harness.explorers.schedules import controls as schedules
 from tornproof.harness.explorers.schedules import crash as product
+from tornproof.harness.explorers.schedules import small_programs
 from tornproof.harness.search import reader_reduction
 from tornproof.harness.search.crash_world import Sessions, fail_call
 from tornproof.harness.search.product_reduction import ProductReduction
@@ -433,7 +434,7 @@ def test_an_explorer_of_crashes_beside_readers_that_finds_something_in_every_toy
     for name in ("violated", "violated_by_locking"):
         monkeypatch.setattr(product, name, everything_is_violated)
     for name in ("has_every_outcome", "reaches_every_state_early"):
-        monkeypatch.setattr(product.small_programs, name, lambda *_: True)
+        monkeypatch.setattr(small_programs, name, lambda *_: True)
     assert {*product.failures([model.name])} == rejected_in(model, product.CONTROLS) != set()
     locking = product._failures_that_lock.__wrapped__(model.name)
     assert {*locking} == rejected_in(model, product.CONTROLS_THAT_LOCK) != set()

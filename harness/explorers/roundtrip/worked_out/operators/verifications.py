@@ -99,10 +99,10 @@ def looked_at() -> Iterator[Question]:
         yield Question("looked at", words, found, LookedAt.SIZES if quick else LookedAt.OFFSETS_AND_SYMBOL_KEYS)
 
     for counts in itertools.product((0, 1, 2), repeat=len(LookedAt)):
-        found = functools.partial(_rows_in_verdict, counts)
+        counted = functools.partial(_rows_in_verdict, counts)
         expected = [rows for place, count in enumerate(counts) if (rows := count * 10**place)]
         words = f"the rows of so many native partitions by what is looked at: {counts}"
-        yield Question("looked at", words, found, expected)
+        yield Question("looked at", words, counted, expected)
 
 
 def _rows_in_verdict(counts: Sequence[int]) -> list[int]:

@@ -114,10 +114,10 @@ def bloom_filters() -> Iterator[Question]:
     for times, of in itertools.product((1, 200), (pa.int64(), pa.string())):
         few = pa.array(range(50), pa.int64()).cast(of)
         values = pa.concat_arrays([few] * times)
-        found = functools.partial(bloom.bitset_of_values, values, 0.01)
+        made = functools.partial(bloom.bitset_of_values, values, 0.01)
         hashes = [int(each) for each in bloom.hashes_of(few)]
         words = f"the filter of 50 values as {of}, each of which is there {times} times"
-        yield Question("bloom filters", words, found, filter_of(hashes, bloom.bitset_size_bytes(len(hashes), 0.01)))
+        yield Question("bloom filters", words, made, filter_of(hashes, bloom.bitset_size_bytes(len(hashes), 0.01)))
 
 
 def asked_filters() -> Iterator[Question]:

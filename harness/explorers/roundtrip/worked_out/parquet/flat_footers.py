@@ -207,7 +207,7 @@ def _row_group_count(content: bytes) -> int:
     return _flat(content).row_group_count
 
 
-def _key_values(content: bytes) -> list[tuple[str | None, str | None]]:
+def _key_values(content: bytes) -> list[tuple[str | None, ...]]:
     root = schema.FileMetaData.GetRootAs(flatbuffer_of(opened(content).thrift(), file=FILE), 0)
     found = [root.Kv(number) for number in range(root.KvLength())]
     return [tuple(None if text is None else text.decode() for text in (each.Key(), each.Val())) for each in found]

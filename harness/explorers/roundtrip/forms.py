@@ -228,7 +228,7 @@ def _differences(original: Original, form: Form) -> Iterator[str]:
             yield f"column {column} comes from {sources}, with the doubts {doubts}"
         if not is_same(values, original.columns[column][0]):
             yield f"column {column} has other values"
-    yield from _unaligned(changed)
+    yield from unaligned(changed)
     if form.chunks is ChunkForm.ALP_ALONE:
         yield from _other_totals(after.decoded())
     yield from _differences_of_chunks(original, changed, after, form)
@@ -255,7 +255,7 @@ def _other_totals(footer: ParquetFooter) -> Iterator[str]:
                 yield f"row group {number} is said to have {total!r} bytes, and its chunks have {expected}"
 
 
-def _unaligned(content: bytes) -> list[str]:
+def unaligned(content: bytes) -> list[str]:
     """Return each number of a footer in FlatBuffers that is not at a multiple of its size.
 
     Programs in C++ and Rust reject such a footer: https://flatbuffers.dev/internals/.

@@ -73,6 +73,7 @@ from tornproof.harness.explorers.roundtrip.worked_out.parquet.column_types impor
 from tornproof.harness.explorers.roundtrip.worked_out.parquet.flat_footers import (
     flat_bounds,
     flat_dictionaries,
+    flat_files,
     flat_groups,
     restored,
 )
@@ -178,6 +179,7 @@ def questions() -> tuple[Question, ...]:
         *changed_columns(),
         *found_generations(),
         *new_encodings(),
+        *flat_files(),
     )
 
 

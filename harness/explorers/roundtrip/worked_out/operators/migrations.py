@@ -43,8 +43,10 @@ from tornproof.impl.layout.parquet import DATA_FILE, MAGIC, FooterForm
 from tornproof.impl.migrate.convert import ConversionMode, convert
 from tornproof.impl.migrate.json_rules import JsonError, parse_json
 from tornproof.impl.migrate.partition_migration import Converted, convert_partition
+from tornproof.impl.migrate.partition_publish import UNFINISHED_SUFFIX
 from tornproof.impl.migrate.plain_file import migrate_file
-from tornproof.impl.migrate.table_migration import TablePlan, plan_table
+from tornproof.impl.migrate.plan import Outcome
+from tornproof.impl.migrate.table_migration import TablePlan, migrate_table, plan_table
 from tornproof.impl.parquet.footer import decode_footer
 from tornproof.impl.parquet.thrift import Field, Kind, Struct, struct_list, with_fields
 from tornproof.impl.pm.chain import decode_chain
@@ -114,6 +116,28 @@ def migrations_of_one() -> Iterator[Question]:
         for only, count in expected.items():
             name = f"what to migrate of a table with {words}, of {only or 'all'}"
             yield Question("migrations", name, functools.partial(_planned, storage, where, only), count)
+
+    for is_left, dry_run in itertools.product((False, True), repeat=2):
+        words = f"{'that' if is_left else 'that no'} killed run left, {'in a dry run' if dry_run else 'elsewhere'}"
+        found = functools.partial(_changed_files, is_left=is_left, dry_run=dry_run)
+        yield Question("migrations", f"the files of a table that a migration changes {words}", found, [])
+
+
+def _changed_files(*, is_left: bool, dry_run: bool) -> list[str]:
+    """Return which files of a table without metadata are others after a migration that leaves it as it is."""
+    image, path = every_type.image_of_every_type(), every_type.PATH
+    file = the_only(each for each in image.files if each.endswith(PM_FILE))
+    before = image.without_file(file)
+    before = before.with_file(f"{file}{UNFINISHED_SUFFIX}", b"left") if is_left else before
+    storage = MemoryStorage.of(before)
+    done = migrate_table(storage, path, dry_run=dry_run, out=None if dry_run else "elsewhere")
+    needed(the_only(done.partitions).outcome is Outcome.MIGRATED, "it is not migrated")
+    after = storage.image().files
+    return sorted(
+        each
+        for each in {*before.files, *after}
+        if each.startswith(f"{path}/") and before.files.get(each) != after.get(each)
+    )
 
 
 def _planned(storage: Storage, path: str, only: str | None) -> int | None:

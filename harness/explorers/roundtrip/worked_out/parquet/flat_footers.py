@@ -12,15 +12,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tornproof.harness.common.patch import replaced
 from tornproof.harness.explorers.model_based.other_footers import CHUNK_FACTS, SCHEMA, Change, with_footer, within
 from tornproof.harness.explorers.model_based.other_footers import GROUPS as ROW_GROUPS
-from tornproof.harness.explorers.roundtrip.forms import in_form, opened
-from tornproof.harness.explorers.roundtrip.worked_out.question import Question
+from tornproof.harness.explorers.roundtrip.forms import in_form, opened, unaligned
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
 from tornproof.impl.chunk.duplicates import ChunkForm
 from tornproof.impl.extension import parquet3_generated as schema
 from tornproof.impl.extension.bounds import Bound, packed_bounds, unpacked_bound
 from tornproof.impl.extension.decode import FlatFooter
 from tornproof.impl.extension.encode import flatbuffer_of
+from tornproof.impl.extension.point import HeaderForm
 from tornproof.impl.layout.parquet import FooterForm
 from tornproof.impl.parquet.thrift import Field, Kind, Struct, struct_list, structs_in, value_of, with_fields, without
 from tornproof.impl.types.physical import PhysicalType
@@ -43,6 +45,12 @@ ENCODING_STATS, DICTIONARY_PAGE = 13, 2
 """The field of a chunk's facts that counts pages by kind and encoding, and a kind."""
 DICTIONARY_PAGE_OFFSET, MAGIC_BYTES = 11, 4
 """The field of a chunk's facts, and where the first chunk begins."""
+NUM_ROWS = 3
+"""The field of a footer."""
+FLAT_FORMS = (FooterForm.PRIVATE, FooterForm.MIGRATION, FooterForm.FINAL)
+HEADERS = {HeaderForm.PLAIN: bytes.fromhex("08ffff01"), HeaderForm.ZIGZAG: bytes.fromhex("08feff03")}
+"""The bytes of the type and of the id 32767, as Parquet documents them and as Thrift's compact protocol has them."""
+ROW_COUNTS = (0, 1, (1 << 31) - 1, 1 << 31, (1 << 32) + 1, (1 << 62) + 3)
 FILE = "data.parquet"
 
 Stated = tuple[int, int, int, int] | None
@@ -167,6 +175,54 @@ def restored() -> Iterator[Question]:
             changed = with_footer(content, within(CHUNK_FACTS, _twice_at(place)))
             words_of_place = f"a footer of {words}, of which chunk {place} has two counts of values"
             yield Question("restored", words_of_place, functools.partial(_comes_back, changed), True)
+
+
+def flat_files() -> Iterator[Question]:
+    """Yield files of other sizes and counts in FlatBuffers: where numbers are, how many rows, and which header."""
+    for name_bytes, column_count in itertools.product(range(1, 9), range(1, 4)):
+        rows, target = (
+            pa.table({f"{number}".rjust(name_bytes, "c"): [1, 2] for number in range(column_count)}),
+            io.BytesIO(),
+        )
+        pq.write_table(rows, target, store_schema=False, row_group_size=1)
+        words = f"numbers that are not aligned, in a footer of {column_count} columns with names of {name_bytes} bytes"
+        for form in FLAT_FORMS:
+            found = functools.partial(_unaligned_in, target.getvalue(), form)
+            yield Question("flat files", f"{words}, {form}", found, [])
+    target = io.BytesIO()
+    pq.write_table(pa.table({"a": [1]}), target, store_schema=False)
+    for count in ROW_COUNTS:
+        content = with_footer(target.getvalue(), within((), functools.partial(_with_row_count, count)))
+        yield Question("flat files", f"a footer of {count} rows", functools.partial(_stated_rows, content), count)
+    for form, header in itertools.product((FooterForm.PRIVATE, FooterForm.MIGRATION), HEADERS):
+        found = functools.partial(_has_header, target.getvalue(), form, header)
+        yield Question("flat files", f"the header {header.name} of an extension, {form}", found, True)
+    for size_bytes, expected in ((1, "UnsupportedError"), (1 << 20, "bytes")):
+        found = functools.partial(_restored, target.getvalue(), size_bytes)
+        yield Question("flat files", f"a Thrift footer restored of at most {size_bytes} bytes", found, expected)
+
+
+def _unaligned_in(content: bytes, form: FooterForm) -> list[str]:
+    return unaligned(in_form(content, form, ChunkForm.OLD))
+
+
+def _with_row_count(count: int, footer: Struct) -> Struct:
+    return with_fields(footer, Field(NUM_ROWS, Kind.I64, count))
+
+
+def _stated_rows(content: bytes) -> int:
+    return _flat(content).row_count
+
+
+def _has_header(content: bytes, form: FooterForm, header: HeaderForm) -> bool:
+    """Return whether a changed file has the bytes of this header alone before its extension."""
+    changed = in_form(content, form, ChunkForm.OLD, header)
+    return [each for each in HEADERS if HEADERS[each] in changed] == [header]
+
+
+def _restored(content: bytes, size_bytes_max: int) -> str:
+    with replaced("tornproof.impl.extension.decode:THRIFT_SIZE_MAX_BYTES", size_bytes_max):
+        return str(outcome_of(lambda: type(_flat(content).thrift()).__name__))
 
 
 def _of_kind(kind: Field, element: Struct) -> Struct:

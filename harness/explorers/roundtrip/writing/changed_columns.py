@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,15 +16,15 @@ from msgspec.structs import replace
 
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.made_rows import rows_for
-from tornproof.harness.common.new_tables import new_table, new_table_of_rows
+from tornproof.harness.common.new_tables import new_table, new_table_of_rows, with_columns
 from tornproof.harness.common.patch import Controls, not_noticed, original_of
-from tornproof.harness.common.whose_error import errors_as_problems, needed, the_only
+from tornproof.harness.common.whose_error import errors_as_problems, the_only
 from tornproof.harness.explorers.roundtrip.writing.kills import WRITER
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.read.reader import open_snapshot
-from tornproof.impl.table.metadata_file import META_FILE, TableColumn, encode_metadata_file
+from tornproof.impl.table.metadata_file import TableColumn
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.verify.verify import verify_table
@@ -157,17 +157,18 @@ def _image(filters: BloomPosition | None) -> DiskImage:
 
 
 def _changed(case: ChangedColumn) -> DiskImage:
-    image = _image(case.filters)
-    metadata = needed(open_table(image, PATH).metadata, "the new table has no metadata")
-    columns = [each for each in metadata.columns if each.name != case.column or case.change == RENAMED]
-    columns = [replace(each, name=NEW_NAME) if each.name == case.column else each for each in columns]
-    if case.change == REPLACED:
-        columns.append(TableColumn(id=len(metadata.columns), name=case.column, type=TypeTag.INT))
-    content = encode_metadata_file(replace(metadata, columns=tuple(columns)), table_id=1)
+    def change(old: Sequence[TableColumn]) -> list[TableColumn]:
+        columns = [each for each in old if each.name != case.column or case.change == RENAMED]
+        columns = [replace(each, name=NEW_NAME) if each.name == case.column else each for each in columns]
+        if case.change == REPLACED:
+            columns.append(TableColumn(id=len(old), name=case.column, type=TypeTag.INT))
+        return columns
+
+    image = with_columns(_image(case.filters), PATH, change)
     # The dictionary of a column is called as the column.
     before, after = f"{PATH}/{case.column}.", f"{PATH}/{NEW_NAME}."
     files = {path.replace(before, after): each for path, each in image.files.items()}
-    return DiskImage(files, image.directories).with_file(f"{PATH}/{META_FILE}", content)
+    return DiskImage(files, image.directories)
 
 
 def _rows(table: Table) -> pa.Table:

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from tornproof.harness.common.new_tables import with_columns
 from tornproof.harness.common.patch import Controls, not_noticed
-from tornproof.harness.common.whose_error import errors_as_problems, needed, the_only
+from tornproof.harness.common.whose_error import errors_as_problems, the_only
 from tornproof.harness.explorers.corruption.crafted import overwritten
 from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import (
     COLUMN_FIELDS,
@@ -31,7 +32,6 @@ from tornproof.harness.explorers.roundtrip.writing.kills import (
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
-from tornproof.impl.table.metadata_file import META_FILE, encode_metadata_file
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.table import open_table
 from tornproof.impl.types.questdb import TypeTag
@@ -126,11 +126,9 @@ def _image() -> DiskImage:
 
 @functools.cache
 def _renamed() -> DiskImage:
-    image = _image()
-    metadata = needed(open_table(image, PATH).metadata, "the table has no columns")
-    columns = tuple(replace(column, name=f"{column.name} of today") for column in metadata.columns)
-    content = encode_metadata_file(replace(metadata, columns=columns), table_id=1)
-    return image.with_file(f"{PATH}/{META_FILE}", content)
+    return with_columns(
+        _image(), PATH, lambda columns: (replace(column, name=f"{column.name} of today") for column in columns)
+    )
 
 
 def _promising(content: bytes) -> bytes:

@@ -12,11 +12,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from msgspec.structs import replace
 
-from tornproof.harness.common.new_tables import TIME, new_table_of_rows
+from tornproof.harness.common.new_tables import TIME, new_table_of_rows, with_columns
 from tornproof.harness.common.patch import replaced
-from tornproof.harness.common.whose_error import needed
 from tornproof.harness.explorers.roundtrip.forms import in_form, opened, reader_of
 from tornproof.harness.explorers.roundtrip.metadata.transaction_files import ENTRY, Entry, of_entries
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
@@ -31,7 +29,7 @@ from tornproof.impl.chunk.together import is_small
 from tornproof.impl.layout.parquet import DATA_FILE, FooterForm
 from tornproof.impl.pm.block import Chunk
 from tornproof.impl.read.reader import open_snapshot
-from tornproof.impl.table.metadata_file import META_FILE, TableColumn, encode_metadata_file
+from tornproof.impl.table.metadata_file import TableColumn
 from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.transaction import safe_read
 from tornproof.impl.types.questdb import TypeTag
@@ -100,10 +98,9 @@ def _rows(storage: MemoryStorage) -> pa.Table:
 
 def _sizes_of_parts(most: int) -> list[int]:
     image = table_of_rows(PATH, [(FIRST_TIME + number, number) for number in range(ROW_COUNT)])
-    metadata = needed(open_table(image, PATH).metadata, "the new table has no metadata")
-    added = TableColumn(id=len(metadata.columns), name="new", type=TypeTag.LONG)
-    content = encode_metadata_file(replace(metadata, columns=(*metadata.columns, added)), table_id=1)
-    image = image.with_file(f"{PATH}/{META_FILE}", content)
+    image = with_columns(
+        image, PATH, lambda columns: (*columns, TableColumn(id=len(columns), name="new", type=TypeTag.LONG))
+    )
     with replaced("tornproof.impl.read.row_group:CONSTANT_SLICE_BYTES", most * 8):
         return [batch.num_rows for batch in open_snapshot(open_table(image, PATH)).batches()]
 

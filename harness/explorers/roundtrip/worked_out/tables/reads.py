@@ -10,20 +10,25 @@ from typing import Any
 import pyarrow as pa
 from msgspec.structs import replace
 
+from tornproof.harness.common.copies import open_writer_of_copy
+from tornproof.harness.common.new_tables import new_table, with_columns
 from tornproof.harness.common.whose_error import the_only
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
 from tornproof.harness.explorers.roundtrip.writing.kills import table_of_rows
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.pm.block import Block
 from tornproof.impl.query.predicate import columns_of, truth
 from tornproof.impl.query.predicate_literal import PredicateError
 from tornproof.impl.query.predicate_text import parse_predicate
+from tornproof.impl.query.time_search import TimeRange
 from tornproof.impl.read.reader import Snapshot, open_snapshot
 from tornproof.impl.read.reader_protocol import HARDENED_READER
 from tornproof.impl.table.columns import SnapshotColumn
 from tornproof.impl.table.table import open_table
 from tornproof.impl.types.physical import PhysicalType
 from tornproof.impl.types.questdb import TypeTag
+from tornproof.impl.write.writer_options import WriterOptions
 
 PATH = "table"
 NAMES = ("price", "Price", "PRICE", "preis")
@@ -53,6 +58,10 @@ def asked_in_words() -> Iterator[Question]:
     for shown in (["ts", "v"], ["v", "ts"], ["v"], ["ts"], []):
         words = f"which of the columns {shown} may have nulls"
         yield Question("nulls asked for", words, functools.partial(_nullable, shown), [each != "ts" for each in shown])
+    for gone, column in itertools.product(("", "first", "last"), ("ts", "last")):
+        if column != gone:
+            words = f"which rows of three come by the time of the second, {gone or 'nothing'} dropped before"
+            yield Question("times asked for", f"{words}, as {column}", functools.partial(_by_time, gone, column), [1])
     for null_count, expected in ((0, len(ROWS)), (1, "CorruptError"), (None, len(ROWS))):
         words = f"how many rows come for a reader that expects {null_count} nulls in each column without any"
         yield Question("nulls asked for", words, functools.partial(_expecting, null_count), expected)
@@ -64,6 +73,23 @@ def _expecting(null_count: int | None) -> Any:
 
     snapshot = open_snapshot(_snapshot().table, replace(HARDENED_READER, described=described))
     return outcome_of(lambda: sum(batch.num_rows for batch in snapshot.batches()))
+
+
+def _by_time(gone: str, column: str) -> list[int]:
+    """Return the values of the rows at a time, each in a row group of its own, of a partition without a column."""
+    storage = MemoryStorage()
+    new_table(storage, PATH, {"first": "LONG", "ts": "TIMESTAMP", "last": "LONG"})
+    image = with_columns(storage.image(), PATH, lambda columns: (each for each in columns if each.name != gone))
+    storage = MemoryStorage.of(image)
+    with open_writer_of_copy(storage, PATH, options=WriterOptions(row_group_row_count_max=1)) as writer:
+        values = {"first": [7, 8, 9], "ts": [time for time, _ in ROWS[:3]], "last": range(3)}
+        writer.write(pa.table({name: values[name] for name in writer.schema.names}).cast(writer.schema))
+        writer.commit()
+    snapshot = open_snapshot(open_table(storage, PATH))
+    time = ROWS[1][0]
+    batches = snapshot.batches([column], times=TimeRange(start=time, end=time + 1))
+    found = [value for batch in batches for value in batch.column(0).cast(pa.int64()).to_pylist()]
+    return [value - FIRST_TIME for value in found] if column == "ts" else found
 
 
 def _nullable(names: list[str]) -> list[bool]:

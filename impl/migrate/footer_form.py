@@ -61,7 +61,7 @@ def change_footer_form(
         seen: dict[tuple[int, int], bytes] = {}
 
         def noting(wanted_bytes: int, offset_bytes: int) -> bytes:
-            return seen.setdefault((wanted_bytes, offset_bytes), file.pread(wanted_bytes, offset_bytes))
+            return seen.setdefault((wanted_bytes, offset_bytes), read(wanted_bytes, offset_bytes))
 
         before = read_file_footer(noting, size_bytes, file=path)
         form = form or before.form

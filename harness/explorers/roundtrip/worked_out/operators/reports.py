@@ -18,12 +18,14 @@ from tornproof.harness.common.whose_error import needed
 from tornproof.harness.explorers.roundtrip.forms import FORMS, Form, few_numbers, in_form, opened
 from tornproof.harness.explorers.roundtrip.metadata.placed_partitions import GENERATED, PARQUET
 from tornproof.harness.explorers.roundtrip.metadata.transaction_files import Entry, of_entries
-from tornproof.harness.explorers.roundtrip.worked_out.question import Question
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
 from tornproof.harness.explorers.roundtrip.writing.kills import table_of_rows
 from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.intercept import Call, CallKind, InterceptedStorage, Run
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
-from tornproof.impl.errors import Problem, StorageError
+from tornproof.impl.errors import BusyError, Problem, StorageError
+from tornproof.impl.layout.parquet import FooterForm
 from tornproof.impl.migrate.footer_form import change_footer_form
 from tornproof.impl.migrate.plan import Migration, Outcome, PartitionMigration
 from tornproof.impl.migrate.table_migration import TablePlan, plan_table
@@ -32,6 +34,7 @@ from tornproof.impl.query.pruning import Reason
 from tornproof.impl.query.time_search import TimeRange
 from tornproof.impl.read.counters import ReadCounters
 from tornproof.impl.read.reader import Snapshot, open_snapshot, snapshot_of
+from tornproof.impl.storage.interface import Storage
 from tornproof.impl.storage.operating_system_file import TranslateOsErrors
 from tornproof.impl.table.indexed_columns import index_advice
 from tornproof.impl.table.metadata_file import PartitionBy, TableColumn, TableMetadata
@@ -305,6 +308,9 @@ def changed_sizes() -> Iterator[Question]:
         yield Question("sizes", f"the sizes of a file that gets a {form.name}", functools.partial(_sizes, form), True)
         words = f"whether a file that gets a {form.name} is the same if few bytes are read at a time"
         yield Question("sizes", words, functools.partial(_is_same_in_parts, form), True)
+    form = next(each for each in FORMS if each.footer is FooterForm.FINAL)
+    words = "what comes of changing a file that another process cuts in front of any of its reads"
+    yield Question("sizes", words, functools.partial(_of_cut_files, form), {BusyError.__name__})
 
 
 def _is_same_in_parts(form: Form) -> bool:
@@ -315,6 +321,35 @@ def _is_same_in_parts(form: Form) -> bool:
         replaced(f"{migrate}.footer_form:PART_SIZE_BYTES", 100),
     ):
         return in_form(few_numbers(), form.footer, form.chunks, form.header) == whole
+
+
+class _Cutting(InterceptedStorage):
+    """A disk of which another process cuts a file in front of one read."""
+
+    def __init__(self, inner: Storage, at: int) -> None:
+        super().__init__(inner)
+        self._at, self.read_count = at, 0
+
+    def intercept(self, call: Call, run: Run[Any]) -> Any:
+        """Cut the file before the read."""
+        if call.kind is CallKind.PREAD:
+            if self.read_count == self._at:
+                with self._inner.open_for_writing(call.path) as file:
+                    file.truncate(1)
+            self.read_count += 1
+        return run()
+
+
+def _of_cut_files(form: Form) -> set[str]:
+    """Return the outcomes of all reads of a change."""
+    outcomes = set[str]()
+    for number in itertools.count():
+        storage = _Cutting(MemoryStorage.of(DiskImage.of_files({"before": few_numbers()})), number)
+        outcome = outcome_of(functools.partial(change_footer_form, storage, "before", form.footer, out="after"))
+        if storage.read_count <= number:
+            break
+        outcomes.add(outcome)
+    return outcomes
 
 
 def _sizes(form: Form) -> Any:

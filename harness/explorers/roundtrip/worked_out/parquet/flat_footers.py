@@ -45,8 +45,8 @@ ENCODING_STATS, DICTIONARY_PAGE = 13, 2
 """The field of a chunk's facts that counts pages by kind and encoding, and a kind."""
 DICTIONARY_PAGE_OFFSET, MAGIC_BYTES = 11, 4
 """The field of a chunk's facts, and where the first chunk begins."""
-NUM_ROWS = 3
-"""The field of a footer."""
+NUM_ROWS, STATISTICS_FIELD = 3, 12
+"""The fields of a footer and of a chunk's facts."""
 FLAT_FORMS = (FooterForm.PRIVATE, FooterForm.MIGRATION, FooterForm.FINAL)
 HEADERS = {HeaderForm.PLAIN: bytes.fromhex("08ffff01"), HeaderForm.ZIGZAG: bytes.fromhex("08feff03")}
 """The bytes of the type and of the id 32767, as Parquet documents them and as Thrift's compact protocol has them."""
@@ -189,11 +189,17 @@ def flat_files() -> Iterator[Question]:
     target = io.BytesIO()
     pq.write_table(pa.table({"a": [1]}), target, store_schema=False)
     for count in ROW_COUNTS:
-        content = with_footer(target.getvalue(), within((), functools.partial(_with_row_count, count)))
+        row_count = Field(NUM_ROWS, Kind.I64, count)
+        content = with_footer(target.getvalue(), within((), functools.partial(_with, row_count)))
         yield Question("flat files", f"a footer of {count} rows", functools.partial(_stated_rows, content), count)
     for form, header in itertools.product((FooterForm.PRIVATE, FooterForm.MIGRATION), HEADERS):
         has_header = functools.partial(_has_header, target.getvalue(), form, header)
         yield Question("flat files", f"the header {header.name} of an extension, {form}", has_header, True)
+    for words, fields in (("none", ()), ("a count of other values alone", (Field(4, Kind.I64, 1),))):
+        statistics = Field(STATISTICS_FIELD, Kind.STRUCT, Struct(fields))
+        content = with_footer(target.getvalue(), within(CHUNK_FACTS, functools.partial(_with, statistics)))
+        has_statistics = functools.partial(_has_statistics, content)
+        yield Question("flat files", f"whether a chunk has statistics, of which there is {words}", has_statistics, True)
     for size_bytes, expected in ((1, "CorruptError"), (1 << 20, "bytes")):
         restored_of = functools.partial(_restored, target.getvalue(), size_bytes)
         yield Question("flat files", f"a Thrift footer restored of at most {size_bytes} bytes", restored_of, expected)
@@ -203,12 +209,17 @@ def _unaligned_in(content: bytes, form: FooterForm) -> list[str]:
     return unaligned(in_form(content, form, ChunkForm.OLD))
 
 
-def _with_row_count(count: int, footer: Struct) -> Struct:
-    return with_fields(footer, Field(NUM_ROWS, Kind.I64, count))
-
-
 def _stated_rows(content: bytes) -> int:
     return int(_flat(content).row_count)
+
+
+def _with(field: Field, struct: Struct) -> Struct:
+    return with_fields(struct, field)
+
+
+def _has_statistics(content: bytes) -> bool:
+    root = schema.FileMetaData.GetRootAs(flatbuffer_of(opened(content).thrift(), file=FILE), 0)
+    return root.RowGroups(0).Columns(0).MetaData().Statistics() is not None
 
 
 def _has_header(content: bytes, form: FooterForm, header: HeaderForm) -> bool:

@@ -34,7 +34,7 @@ from tornproof.impl.errors import RowsRejectedError, StorageError
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.parquet.encode_options import EncodeOptions
 from tornproof.impl.storage.interface import Storage, StorageReason
-from tornproof.impl.table.metadata_file import META_FILE
+from tornproof.impl.table.metadata_file import META_FILE, PartitionBy
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.symbols import read_table_symbols
 from tornproof.impl.table.table import open_table
@@ -47,7 +47,8 @@ Asked: TypeAlias = tuple[str, Callable[[], Any], Any]
 
 FIRST_DAY = FIRST_TIME // DAY * DAY
 READ_ONLY = 1 << 62
-COMMIT_COUNT, SYMBOLS_MANY = 3, 40
+COMMIT_COUNT, SYMBOLS_MANY, PARTITIONS_MANY = 3, 40, 150
+HOUR = DAY // 24
 TIME_INDEX_OFFSET_BYTES = 8
 """Of the designated timestamp in `_meta`."""
 PARTITIONS = {
@@ -62,7 +63,7 @@ PARTITIONS = {
 def writers() -> Iterator[Question]:
     """Yield tables that no writer opens, partitions that none writes to, and writers that end in some way."""
     ends = (*_closings(), *_withdrawals(), *_losses())
-    opened = (*_openings(), *_changes(), *_announcements(), *_duplicates(), *_symbols(), *_opened_files())
+    opened = (*_openings(), *_changes(), *_announcements(), *_duplicates(), *_symbols(), *_growth(), *_opened_files())
     for kind, asked in (("writers", opened), ("ends of writers", ends)):
         yield from (Question(kind, words, found, expected) for words, found, expected in asked)
 
@@ -112,6 +113,12 @@ def _opened_files() -> Iterator[Asked]:
     for count in (1, SYMBOLS_MANY):
         words = f"how often a commit of {count} new symbols opens each file of the dictionary to write it"
         yield words, functools.partial(_opened_for_writing, count), {1}
+
+
+def _growth() -> Iterator[Asked]:
+    """Yield a commit that makes `_txn` larger: a hole would end the process on a full disk."""
+    words = f"which calls make {TXN_FILE} larger that {PARTITIONS_MANY} partitions do not fit into"
+    yield words, _growing, {CallKind.PWRITE}
 
 
 def _symbols() -> Iterator[Asked]:
@@ -212,6 +219,18 @@ def _symbols_after(commits: Sequence[Sequence[str]]) -> list[str]:
         _commit_symbols(storage, symbols)
     table = open_table(storage, PATH)
     return [*read_table_symbols(table, table.transaction())["s"].symbols]
+
+
+def _growing() -> set[CallKind]:
+    disk, path = MemoryStorage(), f"{PATH}/{TXN_FILE}"
+    new_table(disk, PATH, {"ts": "TIMESTAMP"}, partition_by=PartitionBy.HOUR)
+    before, storage = len(disk.image().files[path]), FaultyStorage(disk)
+    with _opened(storage) as writer:
+        times = [FIRST_TIME + number * HOUR for number in range(PARTITIONS_MANY)]
+        writer.write(pa.table({"ts": times}).cast(writer.schema))
+        writer.commit()
+    ends = {call.kind: call.offset_bytes + call.size_bytes for call in storage.calls if call.path == path}
+    return {kind for kind in (CallKind.PWRITE, CallKind.TRUNCATE) if ends.get(kind, 0) > before}
 
 
 def _commit_symbols(storage: Storage, symbols: Sequence[str]) -> None:

@@ -56,6 +56,7 @@ from tornproof.impl.table.create import NewColumn, create_table
 from tornproof.impl.table.metadata_file import PartitionBy, decode_metadata_file
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.table import open_table
+from tornproof.impl.txn.pins import PINS_FILE
 from tornproof.impl.write.questdb_json import QUESTDB_KEY, updated_json
 
 END = struct.Struct("<Q")
@@ -127,7 +128,7 @@ def _changed_files(*, is_left: bool, dry_run: bool) -> list[str]:
     """Return which files of a table without metadata are others after a migration that leaves it as it is."""
     image, path = every_type.image_of_every_type(), every_type.PATH
     file = the_only(each for each in image.files if each.endswith(PM_FILE))
-    before = image.without_file(file)
+    before = image.without_file(file).without_file(f"{path}/{PINS_FILE}")
     before = before.with_file(f"{file}{UNFINISHED_SUFFIX}", b"left") if is_left else before
     storage = MemoryStorage.of(before)
     done = migrate_table(storage, path, dry_run=dry_run, out=None if dry_run else "elsewhere")

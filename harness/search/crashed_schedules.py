@@ -137,7 +137,7 @@ class CrashedSchedules(CrashSearch):
     def _crash_in(self, first: World, end: World, schedule: Schedule) -> None:
         """Collect the worlds after a crash at each step of a schedule that were in no schedule before."""
         self._find(end, list(schedule))
-        for world, moves in _steps(first, schedule):
+        for world, moves in self._in_time(_steps(first, schedule)):
             self._crash_at(world, moves)
 
     def _crash_at(self, world: World, moves: Moves) -> None:
@@ -157,7 +157,7 @@ class CrashedSchedules(CrashSearch):
         if world.progress.violations:
             return
         self.counts.crash_points += 1
-        before, crashes = world.fork(), self.sessions.crashes(world, self.model, self.disks)
+        before, crashes = world.fork(), self._in_time(self.sessions.crashes(world, self.model, self.disks))
         self._points.append([_Crash([*moves, action], before, left) for action, left in crashes if self._is_new(left)])
 
     def _left(self, world: World) -> World:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import sys
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from tornproof.harness.common.verdict import HasTime, always
 from tornproof.harness.search.crash_world import READER_INDEX, WRITER_INDEX, Action, Disks, Sessions
@@ -30,6 +30,7 @@ from tornproof.harness.simulator.process.observer import Progress, Property, Vio
 from tornproof.harness.simulator.process.world import World
 
 Moves: TypeAlias = list[Action]
+Made = TypeVar("Made")
 IN_COMMIT, BETWEEN_COMMITS = "crash inside a commit", "crash outside of commits"
 SEEN_EARLY = "crash after a reader saw what is not acknowledged"
 READER_AT_WORK, LIVED_THROUGH = "reader at work when the writer died", "reader lived through a crash and a recovery"
@@ -91,6 +92,14 @@ class CrashSearch:
         self._is_whole = True
         self.counts = ReductionCounts()
 
+    def _in_time(self, made: Iterable[Made]) -> Iterator[Made]:
+        """Yield the first, and others while there is time to make them: a world with large files takes long."""
+        for each in made:
+            yield each
+            if not self.has_time():
+                self._is_whole = False
+                return
+
 
 class ProductReduction(CrashSearch):
     """The search with one reader that changes nothing, whose states are counted."""
@@ -147,9 +156,9 @@ class ProductReduction(CrashSearch):
         last one inside a commit comes first, because readers can have seen and done most before it.
         """
         distinct: dict[object, _Crash] = {}
-        for trace_index in range(len(self._first) - 1):
+        for trace_index in self._in_time(range(len(self._first) - 1)):
             self.counts.crash_points += 1
-            for action, world in self._crashes_at(trace_index):
+            for action, world in self._in_time(self._crashes_at(trace_index)):
                 identity = (world.kernel.identity(), world.progress, world.nodes[WRITER_INDEX].number)
                 distinct[identity] = _Crash(trace_index, action, world)
         crashes = list(distinct.values())

@@ -191,6 +191,27 @@ def test_a_bound_of_states_is_kept_to_the_last_one(model: str) -> None:
     assert explore_under(control_case(Toy()), model, 2 * states) == whole
 
 
+@pytest.mark.parametrize("search", [ProductReduction, CrashedSchedules])
+def test_a_time_limit_is_asked_before_each_disk_of_a_crash_is_made(
+    search: type[ProductReduction | CrashedSchedules],
+) -> None:
+    """All worlds after a crash were made first, which with values of 300 KB took many times the limit."""
+    made_count = 0
+
+    def disks(kernel: Kernel) -> Iterator[tuple[Kernel, Any]]:
+        nonlocal made_count
+        for left in disks_of("N-512")(kernel):
+            made_count += 1
+            yield left
+
+    sessions = Sessions.of(control_case(Toy()))
+    try:
+        counts = search(sessions, "N-512", disks, has_time=lambda: made_count < 3).run()
+    finally:
+        sessions.close()
+    assert made_count == 3 and not counts.is_complete
+
+
 class EndsWithItsRename(Toy):
     """Sound while processes die: its commit does not sync the name, so that it is acknowledged once it is there."""
 

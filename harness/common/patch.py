@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib
 import math
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, TypeAlias
 
@@ -13,16 +15,45 @@ Controls: TypeAlias = Sequence[tuple[str, str, object, *tuple[str, ...]]]
 """Mistakes by their names, each a substitute for what is at a `package.module:name`, and words of what must be said."""
 
 
+@dataclass(slots=True, eq=False)
+class _Replacement:
+    location: str
+    substitute: Any
+    original: Any
+
+
+_replacements: list[_Replacement] = []
+_replacing = threading.Lock()
+
+
 @contextmanager
 def replaced(location: str, substitute: Any) -> Iterator[None]:
-    """Put `substitute` at `package.module:name` while the block runs; raises ImportError or AttributeError."""
+    """Put `substitute` at `package.module:name` while the block runs; raises ImportError or AttributeError.
+
+    Blocks of several threads may end in any order, and after the last one the original is there.
+    """
     module, name = _module_and_name(location)
-    original = getattr(module, name)
-    setattr(module, name, substitute)
+    with _replacing:
+        own = _Replacement(location, substitute, getattr(module, name))
+        _replacements.append(own)
+        setattr(module, name, substitute)
     try:
         yield
     finally:
-        setattr(module, name, original)
+        with _replacing:
+            _take_back(own, module, name)
+
+
+def _take_back(own: _Replacement, module: ModuleType, name: str) -> None:
+    """Put the original back, or leave that to a later replacement of the substitute that has not ended."""
+    at = _replacements.index(own)
+    del _replacements[at]
+    laters = (each for each in _replacements[at:] if each.location == own.location)
+    later = next((each for each in laters if each.original is own.substitute), None)
+    if later is None:
+        setattr(module, name, own.original)
+    else:
+        later.original = own.original
 
 
 def original_of(location: str) -> Any:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from hypothesis import HealthCheck, Phase, Verbosity, settings
-from hypothesis.configuration import set_hypothesis_home_dir
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
 from tornproof.harness.common.patch import replaced
 
 LOADED_CONSTANTS = "hypothesis.internal.conjecture.providers:_get_local_constants"
+HOME = "hypothesis.configuration:__hypothesis_home_directory"
+_ONE_AT_A_TIME = threading.RLock()
 
 
 def quiet_settings(examples_max: int, *, shrinks: bool, rules_max: int = 1) -> settings:
@@ -49,10 +52,14 @@ def by_seed_alone() -> Iterator[None]:
 
 @contextmanager
 def quiet_hypothesis() -> Iterator[None]:
-    """Use the seed alone, and keep the files of Hypothesis out of the working directory."""
-    with tempfile.TemporaryDirectory(prefix="hypothesis-") as home, by_seed_alone():
-        set_hypothesis_home_dir(home)
-        try:
-            yield
-        finally:
-            set_hypothesis_home_dir(None)
+    """Use the seed alone, and keep the files of Hypothesis out of the working directory; other threads wait.
+
+    What is replaced is shared by all threads, and so is the random generator that Hypothesis seeds.
+    """
+    with (
+        _ONE_AT_A_TIME,
+        tempfile.TemporaryDirectory(prefix="hypothesis-") as home,
+        by_seed_alone(),
+        replaced(HOME, Path(home)),
+    ):
+        yield

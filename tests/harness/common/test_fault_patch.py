@@ -1,6 +1,7 @@
 """A replaced function is replaced inside its block and nowhere else."""
 
 import importlib
+from contextlib import ExitStack
 
 import pytest
 
@@ -36,6 +37,19 @@ def test_nested_patches_of_one_location_are_removed_in_order() -> None:
         with replaced(LOCATION, another):
             assert tornproof.impl.pm.chain.check_checksum is another
         assert tornproof.impl.pm.chain.check_checksum is substitute
+    assert tornproof.impl.pm.chain.check_checksum is original
+
+
+@pytest.mark.parametrize("later", [another, substitute])
+def test_blocks_that_end_in_the_order_in_which_they_began_leave_the_original(later: object) -> None:
+    """Those of two threads do so, and what the first one had put there stayed for the rest of the process."""
+    original = tornproof.impl.pm.chain.check_checksum
+    first, second = ExitStack(), ExitStack()
+    first.enter_context(replaced(LOCATION, substitute))
+    second.enter_context(replaced(LOCATION, later))
+    first.close()
+    assert tornproof.impl.pm.chain.check_checksum is later
+    second.close()
     assert tornproof.impl.pm.chain.check_checksum is original
 
 

@@ -2,6 +2,7 @@
 
 import importlib.util
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -10,9 +11,11 @@ import hypothesis
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
+from hypothesis.configuration import set_hypothesis_home_dir
 from hypothesis.internal.conjecture import providers
 
-from tornproof.harness.common.quiet_hypothesis import quiet_hypothesis, quiet_settings
+from tornproof.harness.common.patch import original_of, replaced
+from tornproof.harness.common.quiet_hypothesis import HOME, LOADED_CONSTANTS, quiet_hypothesis, quiet_settings
 
 CONSTANTS = range(1_000_003, 2_000_003, 5_003)
 # While tests run, no test uses the constants.
@@ -63,3 +66,31 @@ def test_constants_of_loaded_modules_are_not_used(tmp_path: Path) -> None:
         assert values_from(quiet_hypothesis()) == before
         assert set(values_from(usual_hypothesis())) & set(CONSTANTS), "afterwards it does again"
     assert len(before) == 300 and len(set(before)) > 100
+
+
+def test_a_second_thread_waits_and_what_hypothesis_was_before_comes_back() -> None:
+    """Both replaced it at once, and what the first had put there stayed for the rest of the process."""
+    before = [original_of(each) for each in (LOADED_CONSTANTS, HOME)]
+    entered: list[str] = []
+
+    def enter_second() -> None:
+        with quiet_hypothesis():
+            entered.append("second")
+
+    second = threading.Thread(target=enter_second)
+    with quiet_hypothesis():
+        second.start()
+        second.join(0.05)
+        entered.append("first")
+    second.join()
+    assert entered == ["first", "second"]
+    assert [original_of(each) for each in (LOADED_CONSTANTS, HOME)] == before
+
+
+def test_the_home_of_hypothesis_that_a_program_has_chosen_comes_back(tmp_path: Path) -> None:
+    """It was forgotten."""
+    with replaced(HOME, None):
+        set_hypothesis_home_dir(tmp_path)
+        with quiet_hypothesis():
+            assert original_of(HOME) != tmp_path
+        assert original_of(HOME) == tmp_path

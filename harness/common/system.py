@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple, Protocol
@@ -12,6 +13,11 @@ from tornproof.model.rows import Content
 
 OWN_PATH = "target"
 """Where the files of a user's target are in the simulator."""
+TARGET_ERRORS = (Exception, SystemExit, GeneratorExit, CancelledError)
+"""What of a target is a finding, unless it declares it as a rejection.
+
+KeyboardInterrupt is not, nor any other exception that is no `Exception`: a test runner ends a test by one.
+"""
 
 
 class Writer(Protocol):
@@ -52,7 +58,7 @@ class Target(Protocol):
     """
 
     name: str
-    # Errors that a writer or reader may raise; any other exception is a finding.
+    # Errors that a writer or reader may raise; any other of `TARGET_ERRORS` is a finding.
     rejections: tuple[type[Exception], ...] = (TornproofError,)
 
     def create(self, storage: Storage, path: str) -> None:

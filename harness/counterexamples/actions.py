@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from tornproof.harness.common.system import Target
+from tornproof.harness.common.system import TARGET_ERRORS, Target
 from tornproof.harness.counterexamples.log import Deviation
 from tornproof.harness.counterexamples.shrink import StepRecorder
 from tornproof.harness.counterexamples.step_names import OPEN, Step, is_commit, kind_of
@@ -172,7 +172,7 @@ class ActionNames:
 
     def _own(self, file: str, content: bytes) -> list[Value]:
         """Return the fields that a target names; no mistake of it may lose a finding."""
-        with suppress(Exception, EndlessError):
+        with suppress(*TARGET_ERRORS, EndlessError):
             fields = self._target.fields(file, content)
             return [
                 Value(each.name, each.offset_bytes, each.offset_bytes + each.size_bytes, is_own=True) for each in fields

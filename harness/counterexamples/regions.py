@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from tornproof.harness.common.system import Target
+from tornproof.harness.common.system import TARGET_ERRORS, Target
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.step_bound import EndlessError
 from tornproof.impl.chunk.chunk import pages_of
@@ -162,7 +162,7 @@ def own_fields(target: Target, image: DiskImage, path: str) -> dict[str, RegionM
     """Return the maps of the files whose fields a target names, by path; no mistake of it may lose a finding."""
     maps = {}
     for name, content in image.files.items():
-        with suppress(Exception, EndlessError):
+        with suppress(*TARGET_ERRORS, EndlessError):
             fields = list(target.fields(name.removeprefix(f"{path}/"), content)) if name.startswith(f"{path}/") else []
             if fields:
                 regions = [Region(each.offset_bytes, each.offset_bytes + each.size_bytes, each.name) for each in fields]

@@ -11,7 +11,7 @@ from tornproof.harness.common.effort import DEFAULT, EFFORTS, Bounds
 from tornproof.harness.common.read_numbers import count_of
 from tornproof.harness.common.remembered_codecs import remembered_decoding
 from tornproof.harness.common.signature import FindingSignature, signature_of
-from tornproof.harness.common.system import Target
+from tornproof.harness.common.system import TARGET_ERRORS, Target
 from tornproof.harness.common.verdict import (
     Finding,
     HasTime,
@@ -232,7 +232,7 @@ def _shrink(worker: Worker, explorer: Explorer, name: str, found: Any) -> Findin
     strategy, setting = _STRATEGIES[explorer], worker.once(_settings)[name]
     try:
         return strategy.shrink(setting, found)
-    except (Exception, EndlessError) as error:
+    except (*TARGET_ERRORS, EndlessError) as error:
         # Whatever goes wrong while a finding is made small, the finding itself is not lost.
         return strategy.unshrunk(setting, found, f"{NOT_MADE_SMALL}: {type(error).__name__}: {error}")
 

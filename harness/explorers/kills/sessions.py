@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
-from tornproof.harness.common.system import Target
+from tornproof.harness.common.system import TARGET_ERRORS, Target
 from tornproof.harness.common.verdict import Finding, Verdict
 from tornproof.harness.simulator.filesystem.faulty import Fault, FaultyStorage
 from tornproof.harness.simulator.filesystem.intercept import Call
@@ -92,7 +92,7 @@ def orderly(target: Target, rejected: str | None, doing: str) -> Iterator[None]:
         raise Violation(Property.DISORDERLY, f"{doing} met a bus error: {error}") from error
     except EndlessError as error:
         raise Violation(Property.ENDS, f"{doing} does not end: {error}") from error
-    except Exception as error:
+    except TARGET_ERRORS as error:
         if rejected is not None and isinstance(error, target.rejections):
             raise Violation(rejected, f"{doing} was rejected: {error}") from error
         raise Violation(Property.DISORDERLY, f"{doing} ended with {type(error).__name__}: {error}") from error

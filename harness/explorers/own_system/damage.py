@@ -26,10 +26,10 @@ from tornproof.harness.explorers.corruption.plan import (
     evidence_of,
     is_inside,
 )
+from tornproof.harness.explorers.kills.sessions import Violation, orderly
 from tornproof.harness.simulator.filesystem.image import DiskImage
-from tornproof.harness.simulator.filesystem.kernel import BusError
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
-from tornproof.harness.simulator.filesystem.step_bound import STEP_BOUND, EndlessError
+from tornproof.harness.simulator.filesystem.step_bound import STEP_BOUND
 from tornproof.harness.simulator.process.case import NotExplorableError
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.systems.toy_checks import BLOCK_BYTES as TOY_BLOCK_BYTES
@@ -85,18 +85,17 @@ class Run:
         """Commit the operations where nothing fails; raises NotExplorableError."""
         storage = MemoryStorage().bounded()
         try:
-            target.create(storage, path)
-            images, states = [storage.image()], [target.read(storage.copy(), path)]
-            with target.open_writer(storage, path) as writer:
-                for operation in operations:
-                    writer.commit(operation)
-                    images.append(storage.image())
-                    states.append(target.read(storage.copy(), path))
-            images[-1] = storage.image()
-        except target.rejections as error:
-            raise NotExplorableError(f"without damage: {type(error).__name__}: {error}") from error
-        except EndlessError as error:
-            raise NotExplorableError(f"without damage it does not end: {error}") from error
+            with orderly(target, None, "the run without damage"):
+                target.create(storage, path)
+                images, states = [storage.image()], [target.read(storage.copy(), path)]
+                with target.open_writer(storage, path) as writer:
+                    for operation in operations:
+                        writer.commit(operation)
+                        images.append(storage.image())
+                        states.append(target.read(storage.copy(), path))
+                images[-1] = storage.image()
+        except Violation as violation:
+            raise NotExplorableError(violation.reason) from violation
         contents = _contents(images[-1], path)
         return cls(
             target=target,
@@ -133,16 +132,19 @@ class Run:
         image = self.images[0]
         for file in {file for file, *_ in damage.ranges}:
             image = image.with_file(f"{self.path}/{file}", damage.apply(self.contents[file], file))
-        read = self._read(MemoryStorage.of(image), "a reader")
-        return read if read.outcome is Outcome.SILENT else self._reopened(MemoryStorage.of(image)) or read
+        try:
+            read = self._read(MemoryStorage.of(image), "a reader")
+            return read if read.outcome is Outcome.SILENT else self._reopened(MemoryStorage.of(image)) or read
+        except Violation as violation:
+            return Result(Outcome.SILENT, violation.violated, violation.reason)
 
     def _read(self, storage: MemoryStorage, who: str) -> Result:
-        try:
-            seen = self.target.read(storage.bounded(), self.path)
-        except self.target.rejections:
-            return Result(Outcome.REJECTED)
-        except (Exception, EndlessError) as error:
-            return _disorderly(error, who)
+        """Return what a reader sees; raises Violation where its end is neither an answer nor a rejection."""
+        with orderly(self.target, None, who):
+            try:
+                seen = self.target.read(storage.bounded(), self.path)
+            except self.target.rejections:
+                return Result(Outcome.REJECTED)
         if seen not in self.states:
             return Result(Outcome.SILENT, PROPERTY, f"{who} sees {shown(seen)}, which no commit left")
         commits_back = self.states.index(seen)
@@ -152,23 +154,15 @@ class Run:
         return Result(Outcome.OLDER) if self.allows_older else Result(Outcome.SILENT, PROPERTY, sentence)
 
     def _reopened(self, storage: MemoryStorage) -> Result | None:
-        """Return what is wrong after the writer was opened on the damage, None if nothing is."""
-        try:
-            with self.target.open_writer(storage.bounded(), self.path):
-                pass
-        except self.target.rejections:
-            return None
-        except (Exception, EndlessError) as error:
-            return _disorderly(error, "a writer that is opened")
+        """Return what is wrong after the writer was opened on the damage, None if nothing is; raises Violation."""
+        with orderly(self.target, None, "a writer that is opened"):
+            try:
+                with self.target.open_writer(storage.bounded(), self.path):
+                    pass
+            except self.target.rejections:
+                return None
         result = self._read(storage, "a reader after the writer was opened")
         return result if result.outcome is Outcome.SILENT else None
-
-
-def _disorderly(error: BaseException, who: str) -> Result:
-    if isinstance(error, EndlessError):
-        return Result(Outcome.SILENT, Property.ENDS, f"{who} does not end: {error}")
-    what = "a bus error" if isinstance(error, BusError) else f"{type(error).__name__}: {error}"
-    return Result(Outcome.SILENT, Property.DISORDERLY, f"{who} ends with {what}")
 
 
 def _contents(image: DiskImage, path: str) -> dict[str, bytes]:

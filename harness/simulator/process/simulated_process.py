@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
+from tornproof.harness.common.system import TARGET_ERRORS
 from tornproof.harness.simulator.filesystem.file_state import PAGE_BYTES, in_pages
 from tornproof.harness.simulator.filesystem.intercept import (
     CHANGES,
@@ -171,7 +172,7 @@ class _Run:
             self.outcome = f"bus error: {error}"
         except EndlessError as error:
             self.outcome, self.is_endless = str(error), True
-        except Exception as error:
+        except TARGET_ERRORS as error:
             self.outcome = f"{type(error).__name__}: {error}"
 
     def _say(self, kind: str, value: Hashable = None) -> None:

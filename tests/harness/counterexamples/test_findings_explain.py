@@ -4,15 +4,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ending import FOUND
 from random_runs import VERSION_BEFORE_RECORD, cut_finding, found, switched_finding, table_case, toy_case
 
 from tornproof.harness.common.system import Field
 from tornproof.harness.common.verdict import Finding
+from tornproof.harness.counterexamples.actions import ActionNames
 from tornproof.harness.counterexamples.byte_map import crash_ranges
 from tornproof.harness.counterexamples.case_document import case_of
 from tornproof.harness.counterexamples.explain import CLAUSES, explain
 from tornproof.harness.counterexamples.lanes import LaneRecorder, Row
 from tornproof.harness.counterexamples.log import DecisionLog, Kill, Switch, moved_to, parse_deviation, shortest
+from tornproof.harness.counterexamples.regions import own_fields
 from tornproof.harness.counterexamples.replay_engine import disk_after
 from tornproof.harness.counterexamples.run import Replayer, Signature, run_log
 from tornproof.harness.counterexamples.smaller import Candidate, simpler_choices
@@ -223,6 +226,17 @@ def test_ranges_have_the_names_of_the_targets_own_fields() -> None:
     kernel = kernel_of(b"a" * 64, b"b" * 24 + b"a" * 40)
     (found,) = crash_ranges(kernel, disk_after(kernel, "C-8", "[null,{}]"), CASE)
     assert found["fields"] == ["start of f", "second"]
+
+
+@pytest.mark.parametrize("end", FOUND)
+def test_a_target_that_exits_when_it_is_asked_for_its_fields_loses_no_finding(end: type[BaseException]) -> None:
+    class Exits(Toy):
+        def fields(self, file: str, content: bytes) -> list[Field]:
+            raise end
+
+    assert own_fields(Exits(), DiskImage.of_files({"t/f": b"a"}), "t") == {}
+    write = Call(CallKind.PWRITE, "t/f", content=b"b")
+    assert ActionNames(Exits(), "t", {}).action(write, b"a", b"b").file == "f"
 
 
 def test_a_name_that_leads_to_the_file_of_before_is_reported() -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 from depth import nightly, sampled
+from ending import FOUND, Ends
 from recorded_phases import AsRecorded
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
@@ -87,6 +88,23 @@ def test_a_sound_target_is_valid_and_the_counts_are_those_of_its_steps(as_record
 @pytest.mark.parametrize(("target", "expected"), CONTROLS, ids=lambda each: getattr(each, "name", each))
 def test_the_fault_of_a_broken_target_is_detected(target: Toy, expected: str) -> None:
     assert expected in violated(target)
+
+
+@pytest.mark.parametrize("end", FOUND)
+def test_a_reader_that_exits_after_a_kill_is_a_finding_and_ends_no_exploration(
+    end: type[BaseException],
+) -> None:
+    """It ended the test, and the finding was lost."""
+    judge = Judge(Ends(end), OPERATIONS[:1], start=None, path="toy")
+    result = Exploration(judge, "ends", Plan.of(judge, None, 0)).run()
+    assert {finding.property for finding in result.findings.values()} == {Property.DISORDERLY}
+    assert f"reading ended with {end.__name__}: the count is wrong" in str(result.findings)
+
+
+def test_a_reader_that_is_interrupted_ends_the_exploration_by_kills() -> None:
+    judge = Judge(Ends(KeyboardInterrupt), OPERATIONS[:1], start=None, path="toy")
+    with pytest.raises(KeyboardInterrupt):
+        Exploration(judge, "ends", Plan.of(judge, None, 0)).run()
 
 
 class Locked(Toy):

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from depth import sampled
+from ending import FOUND, Ends
 from manifest_log import MISTAKES, Log
 from recorded_phases import AsRecorded
 
@@ -36,7 +37,7 @@ from tornproof.harness.explorers.simulated_phases import NOT_MADE_SMALL, NOT_SHR
 from tornproof.harness.simulator.process.case import NotExplorableError, Readers
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.systems.scenario import Explorer
-from tornproof.harness.systems.toy import Toy
+from tornproof.harness.systems.toy import HEADER_BYTES, HeaderFirst, Toy, ToyWriter
 from tornproof.testing import PATH, EntryKind, FunctionTarget, OpenMode, Storage, target
 
 OPERATIONS = (b"one", b"twos", b"threes")
@@ -222,6 +223,32 @@ def test_a_commit_that_changes_nothing_a_reader_sees_is_valid(explorer: Explorer
     assert (phase.verdict, phase.note) == (Verdict.VALID, "")
 
 
+@pytest.mark.parametrize("explorer", EXPLORERS)
+@pytest.mark.parametrize("end", FOUND)
+def test_a_reader_that_exits_is_a_finding_of_every_explorer_of_the_simulator_and_replays(
+    explorer: Explorer, end: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended the test, and the finding was lost."""
+    phase = briefly_explored(explorer, Ends(end), monkeypatch)
+    found = [each for each in phase.findings if each.property == Property.DISORDERLY]
+    assert f"{end.__name__}: the count is wrong" in found[0].sentence
+    assert replay_simulated(target(Ends(end)), OPERATIONS[:1], reread(found[0])) is Verdict.INVALID
+
+
+@pytest.mark.parametrize("explorer", EXPLORERS)
+def test_an_interrupt_ends_every_explorer_of_the_simulator(explorer: Explorer, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        briefly_explored(explorer, Ends(KeyboardInterrupt), monkeypatch)
+
+
+def briefly_explored(explorer: Explorer, of: Ends, monkeypatch: pytest.MonkeyPatch) -> Phase:
+    """Explore one commit under one model, without the controls, which take longest."""
+    monkeypatch.setattr("tornproof.harness.explorers.simulated_phases._controls", lambda *_: ())
+    cases = cases_of(explorer, target(of), OPERATIONS[:1], [Readers()])
+    models = () if explorer is Explorer.SCHEDULES else ("A",)
+    return explore_simulated(explorer, cases, models=models, bounds=SMALL)
+
+
 # Damage
 
 
@@ -266,8 +293,52 @@ def test_damage_of_what_waits_for_ever_without_any_is_not_explored(part: str) ->
 
     log = Log()
     setattr(log, part, waits)
-    with pytest.raises(NotExplorableError, match="without damage it does not end: livelock"):
+    with pytest.raises(NotExplorableError, match="the run without damage does not end: livelock"):
         run_of(log)
+
+
+@pytest.mark.parametrize("end", FOUND)
+def test_a_reader_that_exits_at_damage_is_a_finding(end: type[BaseException]) -> None:
+    """It ended the test, and the finding was lost."""
+    result = Run.of(Ends(end), OPERATIONS, path=PATH).judge(Cut("state", HEADER_BYTES))
+    assert (result.outcome, result.violated) == (Outcome.SILENT, Property.DISORDERLY)
+    assert result.sentence == f"a reader ended with {end.__name__}: the count is wrong"
+
+
+def test_an_interrupt_ends_the_exploration_of_damage() -> None:
+    run = Run.of(Ends(KeyboardInterrupt), OPERATIONS, path=PATH)
+    with pytest.raises(KeyboardInterrupt):
+        run.judge(Cut("state", HEADER_BYTES))
+
+
+class EmptiesWhatItMaps(HeaderFirst):
+    """Its recovery empties a file with too few letters, and looks at the header again."""
+
+    @contextmanager
+    def open_writer(self, storage: Storage, path: str) -> Iterator[ToyWriter]:
+        with storage.open_for_writing(f"{path}/state") as file, file.map(HEADER_BYTES) as header:
+            if file.size_bytes() < HEADER_BYTES + header.load_u64(0):
+                file.truncate(0)
+                header.store_u64(0, 0)
+        with super().open_writer(storage, path) as writer:
+            yield writer
+
+
+def test_a_mapping_beyond_the_end_of_a_damaged_file_is_a_finding() -> None:
+    """The bus error ended the test, because it is no `Exception`."""
+    result = Run.of(EmptiesWhatItMaps(), OPERATIONS, path=PATH).judge(Cut("state", HEADER_BYTES))
+    assert (result.outcome, result.violated) == (Outcome.SILENT, Property.DISORDERLY)
+    assert result.sentence.startswith("a writer that is opened met a bus error: ")
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), SystemExit("no")], ids=repr)
+def test_damage_of_what_breaks_without_any_is_not_explored(error: BaseException) -> None:
+    def breaks(storage: Storage, path: str, operation: bytes) -> None:
+        raise error
+
+    broken = target(create=Toy().create, read=Toy().read, commit=breaks)
+    with pytest.raises(NotExplorableError, match=f"the run without damage ended with {type(error).__name__}: no"):
+        Run.of(broken, OPERATIONS, path=PATH)
 
 
 def test_damage_by_one_name_of_a_file_is_read_by_another_one() -> None:
@@ -321,10 +392,14 @@ def test_a_blinded_injector_or_judge_fails_its_control(blinded: str, monkeypatch
     elif blinded == "reopening":
         monkeypatch.setattr(Run, "_reopened", lambda self, storage: None)
     else:
-        monkeypatch.setattr(
-            "tornproof.harness.explorers.own_system.damage._disorderly", lambda error, who: Result(Outcome.REJECTED)
-        )
+        judge = Run.judge
+        monkeypatch.setattr(Run, "judge", lambda self, damage: blind_to_errors(judge(self, damage)))
     assert failed_controls()
+
+
+def blind_to_errors(result: Result) -> Result:
+    is_error = result.violated in (Property.DISORDERLY, Property.ENDS)
+    return Result(Outcome.REJECTED) if is_error else result
 
 
 def test_each_control_is_shown_by_its_kind_alone_and_the_sound_one_by_none() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from depth import sampled
+from ending import FOUND, Ends
 from manifest_log import Log
 from waiting import WaitsInVain
 
@@ -172,6 +173,23 @@ def test_a_commit_that_is_acknowledged_when_only_time_can_help_is_not_before_the
 
     phase = explore_writers(letters_of(Waits(), read_count=2), schedules_max=400, controls=())
     assert (phase.verdict, phase.findings) == (Verdict.VALID, ())
+
+
+@pytest.mark.parametrize("end", FOUND)
+def test_a_reader_that_exits_beside_two_writers_is_a_finding_and_replays(end: type[BaseException]) -> None:
+    """It ended the test, and the finding was lost."""
+    group = letters_of(Ends(end), read_count=1)
+    phase = explore_writers(group, schedules_max=200, controls=())
+    found = [each for each in phase.findings if each.property == Property.DISORDERLY]
+    for finding in found:
+        assert f"{end.__name__}: the count is wrong" in finding.sentence
+        assert replay_writers(group, finding) is Verdict.INVALID
+    assert found
+
+
+def test_an_interrupt_ends_the_exploration_of_two_writers() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        explore_writers(letters_of(Ends(KeyboardInterrupt), read_count=1), schedules_max=200, controls=())
 
 
 class Drawn(Toy):

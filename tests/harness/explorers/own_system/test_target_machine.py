@@ -2,14 +2,18 @@
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from depth import nightly, sampled
+from ending import FOUND, Ends
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 
 from tornproof.harness.common.system import Target
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
@@ -287,6 +291,38 @@ class AlwaysRollsBack(RollsBack):
 def test_a_step_has_exactly_its_effect(target: Toy, steps: list[dict[str, Any]], expected: str | None) -> None:
     violation = violation_of(target, "toy", steps)
     assert (violation and violation.violated) == expected
+
+
+@pytest.mark.parametrize("end", FOUND)
+def test_an_execution_in_which_a_reader_exits_is_a_violation(end: type[BaseException]) -> None:
+    """It ended the test, and the finding was lost."""
+    violation = violation_of(Ends(end), "toy", CONTROLS[0][2])
+    assert violation is not None and violation.violated is Property.DISORDERLY
+    assert f"{end.__name__}: the count is wrong" in violation.reason
+
+
+def test_executions_of_two_threads_are_those_of_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each replaced parts of Hypothesis for the other one, and for the rest of the process."""
+
+    def usual() -> Constants:
+        return Constants(bytes={b"used"})
+
+    def reached(examples: int) -> tuple[object, ...]:
+        search = target_machine._Search(target=Toy(), operations=LETTERS, path="toy")
+        return search.run(steps=4, examples=examples, seed=1), search.counts, search.reached
+
+    monkeypatch.setattr(providers, "_get_local_constants", usual)
+    sizes = (2, 12)
+    with ThreadPoolExecutor(2) as pool:
+        beside = list(pool.map(reached, sizes))
+    assert providers._get_local_constants is usual
+    assert beside == list(map(reached, sizes))
+
+
+def test_an_interrupt_ends_the_search_of_the_machine() -> None:
+    search = target_machine._Search(target=Ends(KeyboardInterrupt), operations=OPERATIONS, path="toy")
+    with pytest.raises(KeyboardInterrupt):
+        search.run(steps=5, examples=50, seed=1)
 
 
 def test_what_the_first_judge_overlooks_is_no_behaviour_of_the_model(monkeypatch: pytest.MonkeyPatch) -> None:

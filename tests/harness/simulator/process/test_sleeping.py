@@ -32,6 +32,18 @@ def calls_of(body: Body, answers: Callable[[Node], object] = lambda node: False)
     return calls, node
 
 
+def test_a_process_that_exits_because_it_is_ended_does_no_harm() -> None:
+    """What it raised then, as in an `except BaseException`, ended the exploration."""
+
+    def run(storage: Storage, say: Say) -> None:
+        try:
+            storage.kind("lock")
+        except BaseException:
+            raise SystemExit(1) from None
+
+    Process("it", run).close()
+
+
 def looks_and_sleeps(count: int, *, says: bool = False) -> Body:
     def run(storage: Storage, say: Say) -> None:
         for _ in range(count):

@@ -6,11 +6,13 @@ pytest imports this module at every start, so what exploring needs is imported w
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import shlex
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -126,7 +128,8 @@ class Explorers:
         from tornproof.harness.explorers.own_system.crash_execution import crash_execution
         from tornproof.testing import PATH
 
-        explored, limit = _given("crashes", target, operations), _TimeLimit(seconds)
+        _demand_at_least("crashes", 0, cuts=cuts)
+        explored, limit = _given("crashes", target, operations), _time_limit("crashes", seconds)
         return self._run(
             _Exploration(
                 phase=CRASH,
@@ -156,7 +159,8 @@ class Explorers:
         violates a property is shrunk.
         """
         __tracebackhide__ = True
-        _demand_positive("machine", steps=steps, examples=examples)
+        _demand_at_least("machine", 1, steps=steps, examples=examples)
+        _demand_at_least("machine", 0, seed=seed)
         from hypothesis.strategies import SearchStrategy
 
         from tornproof.harness.explorers.own_system.machine import PHASE as MACHINE
@@ -185,7 +189,7 @@ class Explorers:
         target: object,
         operations: Sequence[Any],
         *,
-        models: Sequence[str] = (),
+        models: Iterable[str] = (),
         effort: int | str = "small",
         seed: int = 0,
         seconds: float | None = None,
@@ -197,8 +201,10 @@ class Explorers:
         where there are more disks than it allows, a sample is tried, random from `seed`, and the bound says so.
         """
         __tracebackhide__ = True
-        question = _Question(models=models, effort=effort, seed=seed)
-        return self._simulated("power", target, operations, question, _TimeLimit(seconds), allow_unfinished)
+        _demand_at_least("power", 0, seed=seed)
+        question = _Question(models=_names_of("power", models), effort=effort, seed=seed)
+        limit = _time_limit("power", seconds)
+        return self._simulated("power", target, operations, question, limit, allow_unfinished)
 
     def schedules(
         self,
@@ -219,9 +225,10 @@ class Explorers:
         Of more orders than `effort` allows, the first ones (and of one writer random ones) are run; the bound says so.
         """
         __tracebackhide__ = True
-        _demand_positive("schedules", readers=readers, reads=reads)
+        _demand_at_least("schedules", 1, readers=readers, reads=reads)
+        _demand_at_least("schedules", 0, seed=seed)
         question = _Question(reader_count=readers, read_count=reads, effort=effort, seed=seed)
-        limit = _TimeLimit(seconds)
+        limit = _time_limit("schedules", seconds)
         if writers != 1:
             return self._several_writers(target, operations, writers, question, limit, allow_unfinished)
         return self._simulated("schedules", target, operations, question, limit, allow_unfinished)
@@ -232,7 +239,7 @@ class Explorers:
         operations: Sequence[Any],
         *,
         reads: int = 2,
-        models: Sequence[str] = (),
+        models: Iterable[str] = (),
         effort: int | str = "small",
         seconds: float | None = None,
         allow_unfinished: bool = False,
@@ -242,9 +249,10 @@ class Explorers:
         `models` are names of docs/guarantees.md, by default A, D and N-512.
         """
         __tracebackhide__ = True
-        _demand_positive("product", reads=reads)
-        question = _Question(read_count=reads, models=models, effort=effort)
-        return self._simulated("product", target, operations, question, _TimeLimit(seconds), allow_unfinished)
+        _demand_at_least("product", 1, reads=reads)
+        question = _Question(read_count=reads, models=_names_of("product", models), effort=effort)
+        limit = _time_limit("product", seconds)
+        return self._simulated("product", target, operations, question, limit, allow_unfinished)
 
     def damage(
         self,
@@ -262,13 +270,13 @@ class Explorers:
         about that many are tried.
         """
         __tracebackhide__ = True
-        _demand_positive("damage", cases=cases)
+        _demand_at_least("damage", 1, cases=cases)
         from tornproof.harness.explorers.own_system.damage import PHASE as DAMAGE
         from tornproof.harness.explorers.own_system.damage import Run, explore_damage, replay_damage
         from tornproof.harness.simulator.process.case import NotExplorableError
         from tornproof.testing import PATH
 
-        explored, limit = _given("damage", target, operations), _TimeLimit(seconds)
+        explored, limit = _given("damage", target, operations), _time_limit("damage", seconds)
         try:
             run = Run.of(explored, operations, path=PATH, allows_older=allow_older)
         except NotExplorableError as error:
@@ -299,9 +307,8 @@ class Explorers:
         from tornproof.harness.systems.scenario import Explorer
 
         explored = _given("schedules", target, operations)
-        if not 1 < writer_count <= len(operations):
-            expected = f"1 to {len(operations)}, the operations"
-            _fail(f"tornproof.schedules: writers: expected {expected}, found {writer_count}")
+        if not isinstance(writer_count, int) or not 1 < writer_count <= len(operations):
+            _reject("schedules", "writers", f"1 to {len(operations)}, the operations", writer_count)
         schedules_max = question.bounds("schedules").schedules
         (case,) = cases_of(Explorer.SCHEDULES, explored, operations, question.readers(explored)).values()
         group = Group(case=case, writer_count=writer_count)
@@ -490,7 +497,7 @@ class _Question:
 
     reader_count: int = 1
     read_count: int = 1
-    models: Sequence[str] = ()
+    models: tuple[str, ...] = ()
     effort: int | str
     seed: int = 0
 
@@ -503,28 +510,49 @@ class _Question:
         ]
 
     def bounds(self, name: str) -> Bounds:
-        """Return the bounds of the effort; fails the test for an unknown one, and for unknown models."""
+        """Return the bounds of the effort; fails the test for an unknown one."""
         __tracebackhide__ = True
         from tornproof.harness.common.effort import EFFORT_MAX, EFFORTS, Bounds, effort_of
-        from tornproof.harness.simulator.persistence.models import MODELS
 
-        known = [model.name for model in MODELS]
-        unknown = [model for model in self.models if model not in known]
-        if unknown:
-            _fail(f"tornproof.{name}: models: expected some of {', '.join(known)}, found {unknown[0]!r}")
         factor = effort_of(self.effort)
         if factor is None:
-            expected = f"{', '.join(EFFORTS)} or 1 to {EFFORT_MAX:,}"
-            _fail(f"tornproof.{name}: effort: expected {expected}, found {self.effort!r}")
+            _reject(name, "effort", f"{', '.join(EFFORTS)} or 1 to {EFFORT_MAX:,}", self.effort)
         return Bounds.of(factor)
 
 
-def _demand_positive(name: str, **counts: int) -> None:
-    """Fail the test if an explorer is asked for none of what it counts."""
+def _demand_at_least(name: str, least: int, **numbers: int) -> None:
+    """Fail the test for a number of an explorer that is smaller, or no whole number."""
     __tracebackhide__ = True
-    for what, count in counts.items():
-        if not isinstance(count, int) or count < 1:
-            _fail(f"tornproof.{name}: {what}: expected 1 or more, found {count!r}")
+    for what, number in numbers.items():
+        if not isinstance(number, int) or number < least:
+            _reject(name, what, f"{least} or more", number)
+
+
+def _names_of(name: str, models: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of models, of which there may be one alone; fails the test for an unknown one."""
+    __tracebackhide__ = True
+    from tornproof.harness.simulator.persistence.models import MODELS
+
+    known = [model.name for model in MODELS]
+    # What yields them may do so only once.
+    names = tuple(models) if isinstance(models, Iterable) and not isinstance(models, str) else (models,)
+    for each in names:
+        if each not in known:
+            _reject(name, "models", f"some of {', '.join(known)}", each)
+    return names
+
+
+def _time_limit(name: str, seconds: float | None) -> _TimeLimit:
+    """Return the limit of an explorer from now on; fails the test for one that is no number."""
+    __tracebackhide__ = True
+    if seconds is not None and (not isinstance(seconds, Real) or math.isnan(seconds)):
+        _reject(name, "seconds", "a number", seconds)
+    return _TimeLimit(seconds)
+
+
+def _reject(name: str, what: str, expected: str, found: object) -> NoReturn:
+    __tracebackhide__ = True
+    _fail(f"tornproof.{name}: {what}: expected {expected}, found {found!r}")
 
 
 def _given(name: str, target: object, operations: Sequence[Any]) -> FunctionTarget:

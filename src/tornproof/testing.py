@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from tornproof.harness.common.system import OWN_PATH, Field, Target, Writer
+from tornproof.harness.common.system import OWN_PATH, TARGET_ERRORS, Field, Target, Writer
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
 from tornproof.harness.simulator.filesystem.kernel import BusError
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -180,7 +180,7 @@ def target(
             raise TargetError(f"{called} has no {_signature(part)}: a target needs it")
     for part, function in parts.items():
         _check_call(called, part, function)
-    own = tuple(rejections) or tuple(getattr(subject, "rejections", ()))
+    own = _exceptions(called, rejections) or _exceptions(called, getattr(subject, "rejections", ()))
     return FunctionTarget(name=called, rejections=(*own, TornproofError), parts=parts)
 
 
@@ -230,6 +230,15 @@ def _check_comparable(reading: str, seen: Hashable, again: Hashable) -> None:
         raise TargetError(f"{reading} returned {_a(seen)}, which cannot be hashed: {advice}") from error
     if seen != again:
         raise TargetError(f"{reading} returned two unequal values ({_a(seen)}) of one state: {advice}")
+
+
+def _exceptions(called: str, rejections: object) -> tuple[type[Exception], ...]:
+    """Return the exceptions of a sequence; raises TargetError."""
+    if isinstance(rejections, Iterable):
+        found: tuple[Any, ...] = tuple(rejections)
+        if all(isinstance(each, type) and issubclass(each, TARGET_ERRORS) for each in found):
+            return found
+    raise TargetError(f"{called}: rejections: expected a tuple of exception classes, found {rejections!r}")
 
 
 def _check_call(called: str, part: str, function: Part) -> None:

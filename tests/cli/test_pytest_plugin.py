@@ -7,9 +7,10 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
+from types import SimpleNamespace
+from typing import Any, Protocol
 from xml.etree import ElementTree
 
 import pytest
@@ -18,15 +19,17 @@ from depth import nightly
 
 from tornproof.cli.commands.replay import replay
 from tornproof.cli.replay_file import replayed_verdict
-from tornproof.harness.common.verdict import Verdict
+from tornproof.harness.common.verdict import Phase, Verdict
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.systems.toy import Toy
 from tornproof.impl.errors import EMPTY_PATH
 from tornproof.pipeline.files import location_of
-from tornproof.testing import target
+from tornproof.pytest_plugin import REPLAY, Explorers
+from tornproof.testing import TargetError, target
 
 ROOT = Path(__file__).parents[2]
 DOCS = (ROOT / "docs" / "your-own-tests.md").read_text(encoding="utf-8")
+TIMED = ("crashes", "power", "schedules", "product", "damage")
 EXAMPLE, IN_PLACE = re.findall(r"```python\n(.*?)```", DOCS, re.DOTALL)
 PASSED, FAILED = re.findall(r"```text\n(.*?)```", DOCS, re.DOTALL)
 CALL = 'tornproof.crashes(LETTERS, [b"one", b"t", b"three"])'
@@ -243,6 +246,57 @@ def test_a_wrong_question_and_a_time_limit_are_reported_in_words(
     code, output = run(tmp_path, "-k", "test_other", source=source)
     assert code == 1 and "Traceback" not in output
     assert sentence in output, output
+
+
+@pytest.fixture
+def explorers() -> Explorers:
+    """The explorers of a test that pytest does not run."""
+    request: Any = SimpleNamespace(
+        node=SimpleNamespace(user_properties=[]), config=SimpleNamespace(stash={REPLAY: None})
+    )
+    return Explorers(request)
+
+
+@pytest.mark.parametrize(
+    ("explorer", "what", "found", "expected"),
+    [
+        *((explorer, "seconds", found, "a number") for explorer in TIMED for found in ("3", math.nan)),
+        *((explorer, "models", None, "some of A, B, ") for explorer in ("power", "product")),
+        ("power", "models", "BC", "some of A, B, "),
+        ("power", "models", ["B", 3], "some of A, B, "),
+        *(("crashes", "cuts", found, "0 or more") for found in ("x", 2.0, -1)),
+        *((explorer, "seed", 1.5, "0 or more") for explorer in ("power", "schedules", "machine")),
+        ("power", "seed", -1, "0 or more"),
+        *(("schedules", "writers", found, "1 to 2, the operations") for found in (2.0, "x", 3)),
+        ("power", "effort", None, "small, medium, large or 1 to "),
+    ],
+)
+def test_an_argument_of_another_kind_is_reported_in_words(
+    explorers: Explorers, explorer: str, what: str, found: Any, expected: str
+) -> None:
+    """It ended in a traceback of ours."""
+    wrong = found[1] if isinstance(found, list) else found
+    with pytest.raises(pytest.fail.Exception) as raised:
+        getattr(explorers, explorer)(Toy(), [b"one", b"t"], **{what: found})
+    said = str(raised.value)
+    assert said.startswith(f"tornproof.{explorer}: {what}: expected {expected}") and said.endswith(f"found {wrong!r}")
+
+
+@pytest.mark.parametrize("name", ["power", "product"])
+@pytest.mark.parametrize("given", [list, iter, "".join])
+def test_a_generator_of_models_is_taken_as_what_it_yields_and_one_name_as_that(
+    explorers: Explorers, name: str, given: Callable[[list[str]], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All models were asked, because what checked them had used the generator up."""
+    asked: list[Sequence[str]] = []
+
+    def explore(*_: object, models: Sequence[str], **__: object) -> Phase:
+        asked.append(models)
+        return Phase(name=name, explored=1, complete=True, bound="", verdict=Verdict.VALID)
+
+    monkeypatch.setattr("tornproof.harness.explorers.own_system.simulated.explore_simulated", explore)
+    getattr(explorers, name)(Toy(), [b"one"], models=given(["B"]))
+    assert asked == [("B",)]
 
 
 def test_there_is_no_fixture_without_the_plugin(tmp_path: Path) -> None:
@@ -463,6 +517,22 @@ def test_an_object_declares_the_exceptions_that_are_its_rejections() -> None:
 
     assert KeyError in target(Declaring()).rejections
     assert KeyError not in target(Toy()).rejections
+    generated: Any = iter([KeyError])
+    assert KeyError in target(Toy(), rejections=generated).rejections
+
+
+@pytest.mark.parametrize("rejections", [KeyError, None, 3, "KeyError", [KeyError("one")], (int,), (KeyboardInterrupt,)])
+def test_rejections_that_are_no_exceptions_are_reported_in_one_sentence(rejections: Any) -> None:
+    """They ended in a traceback of ours, some of them not before a target raised an exception."""
+
+    class Declaring(Toy): ...
+
+    Declaring.rejections = rejections
+    expected = re.escape(f"rejections: expected a tuple of exception classes, found {rejections!r}")
+    with pytest.raises(TargetError, match=f"Declaring: {expected}"):
+        target(Declaring(), name="Declaring")
+    with pytest.raises(TargetError, match=f"toy: {expected}"):
+        target(Toy(), rejections=rejections)
 
 
 # Replaying

@@ -1,4 +1,4 @@
-"""New tables with no columns but those that are named, each of its default; and tables with changed columns."""
+"""New tables with no columns but those that are named, each of its default, and the metadata of changed columns."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from msgspec.structs import replace
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.made_rows import rows_for
 from tornproof.harness.common.whose_error import needed
-from tornproof.harness.simulator.filesystem.image import DiskImage
-from tornproof.impl.storage.interface import Storage
+from tornproof.impl.storage.interface import ReadableStorage, Storage
 from tornproof.impl.table.create import NewColumn, create_table
-from tornproof.impl.table.metadata_file import META_FILE, PartitionBy, TableColumn, encode_metadata_file
+from tornproof.impl.table.metadata_file import PartitionBy, TableColumn, encode_metadata_file
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.types.names import type_code
 from tornproof.impl.write.writer_options import WriterOptions
@@ -47,10 +46,9 @@ def new_table_of_rows(
         writer.commit()
 
 
-def with_columns(
-    image: DiskImage, path: str, change: Callable[[Sequence[TableColumn]], Iterable[TableColumn]]
-) -> DiskImage:
-    """Return a disk on which a table has other columns in its `_meta`, as after a server has changed them."""
-    metadata = needed(open_table(image, path).metadata, "the table has no columns")
-    content = encode_metadata_file(replace(metadata, columns=tuple(change(metadata.columns))), table_id=1)
-    return image.with_file(f"{path}/{META_FILE}", content)
+def metadata_with(
+    storage: ReadableStorage, path: str, change: Callable[[Sequence[TableColumn]], Iterable[TableColumn]]
+) -> bytes:
+    """Return the `_meta` of a table with other columns, as after a server has changed them."""
+    metadata = needed(open_table(storage, path).metadata, "the table has no columns")
+    return encode_metadata_file(replace(metadata, columns=tuple(change(metadata.columns))), table_id=1)

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.made_rows import rows_for
-from tornproof.harness.common.new_tables import new_table, new_table_of_rows, with_columns
+from tornproof.harness.common.new_tables import metadata_with, new_table, new_table_of_rows
 from tornproof.harness.common.patch import Controls, not_noticed, original_of
 from tornproof.harness.common.whose_error import errors_as_problems, the_only
 from tornproof.harness.explorers.roundtrip.writing.kills import WRITER
@@ -24,7 +24,7 @@ from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.read.reader import open_snapshot
-from tornproof.impl.table.metadata_file import TableColumn
+from tornproof.impl.table.metadata_file import META_FILE, TableColumn
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.verify.verify import verify_table
@@ -164,11 +164,12 @@ def _changed(case: ChangedColumn) -> DiskImage:
             columns.append(TableColumn(id=len(old), name=case.column, type=TypeTag.INT))
         return columns
 
-    image = with_columns(_image(case.filters), PATH, change)
+    image = _image(case.filters)
+    content = metadata_with(image, PATH, change)
     # The dictionary of a column is called as the column.
     before, after = f"{PATH}/{case.column}.", f"{PATH}/{NEW_NAME}."
     files = {path.replace(before, after): each for path, each in image.files.items()}
-    return DiskImage(files, image.directories)
+    return DiskImage(files, image.directories).with_file(f"{PATH}/{META_FILE}", content)
 
 
 def _rows(table: Table) -> pa.Table:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from tornproof.harness.common.new_tables import with_columns
+from tornproof.harness.common.new_tables import metadata_with
 from tornproof.harness.common.patch import Controls, not_noticed
 from tornproof.harness.common.whose_error import errors_as_problems, the_only
 from tornproof.harness.explorers.corruption.crafted import overwritten
@@ -32,6 +32,7 @@ from tornproof.harness.explorers.roundtrip.writing.kills import (
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
+from tornproof.impl.table.metadata_file import META_FILE
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.table import open_table
 from tornproof.impl.types.questdb import TypeTag
@@ -126,9 +127,11 @@ def _image() -> DiskImage:
 
 @functools.cache
 def _renamed() -> DiskImage:
-    return with_columns(
-        _image(), PATH, lambda columns: (replace(column, name=f"{column.name} of today") for column in columns)
+    image = _image()
+    content = metadata_with(
+        image, PATH, lambda columns: (replace(column, name=f"{column.name} of today") for column in columns)
     )
+    return image.with_file(f"{PATH}/{META_FILE}", content)
 
 
 def _promising(content: bytes) -> bytes:

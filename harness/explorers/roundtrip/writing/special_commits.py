@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.made_rows import array_of, rows_for
-from tornproof.harness.common.new_tables import new_table, with_columns
+from tornproof.harness.common.new_tables import metadata_with, new_table
 from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
 from tornproof.harness.common.whose_error import the_only
 from tornproof.harness.explorers.corruption import every_type
@@ -38,7 +38,7 @@ from tornproof.impl.parquet.fields import Codec
 from tornproof.impl.pm.chain import Metadata
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.storage.interface import Storage
-from tornproof.impl.table.metadata_file import TableColumn
+from tornproof.impl.table.metadata_file import META_FILE, TableColumn
 from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.write.table_writer import open_writer
@@ -335,7 +335,8 @@ def _codec_of(codec: Codec, *, is_renamed: bool) -> int:
 
 
 def _with_changed_columns(storage: MemoryStorage, change: Callable[[TableColumn], TableColumn]) -> MemoryStorage:
-    return MemoryStorage.of(with_columns(storage.image(), PATH, lambda columns: map(change, columns)))
+    content = metadata_with(storage, PATH, lambda columns: map(change, columns))
+    return MemoryStorage.of(storage.image().with_file(f"{PATH}/{META_FILE}", content))
 
 
 def _metadata_of(storage: MemoryStorage) -> Metadata:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tornproof.harness.common.new_tables import TIME, new_table_of_rows, with_columns
+from tornproof.harness.common.new_tables import TIME, metadata_with, new_table_of_rows
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.explorers.roundtrip.forms import in_form, opened, reader_of
 from tornproof.harness.explorers.roundtrip.metadata.transaction_files import ENTRY, Entry, of_entries
@@ -29,7 +29,7 @@ from tornproof.impl.chunk.together import is_small
 from tornproof.impl.layout.parquet import DATA_FILE, FooterForm
 from tornproof.impl.pm.block import Chunk
 from tornproof.impl.read.reader import open_snapshot
-from tornproof.impl.table.metadata_file import TableColumn
+from tornproof.impl.table.metadata_file import META_FILE, TableColumn
 from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.transaction import safe_read
 from tornproof.impl.types.questdb import TypeTag
@@ -98,9 +98,10 @@ def _rows(storage: MemoryStorage) -> pa.Table:
 
 def _sizes_of_parts(most: int) -> list[int]:
     image = table_of_rows(PATH, [(FIRST_TIME + number, number) for number in range(ROW_COUNT)])
-    image = with_columns(
+    content = metadata_with(
         image, PATH, lambda columns: (*columns, TableColumn(id=len(columns), name="new", type=TypeTag.LONG))
     )
+    image = image.with_file(f"{PATH}/{META_FILE}", content)
     with replaced("tornproof.impl.read.row_group:CONSTANT_SLICE_BYTES", most * 8):
         return [batch.num_rows for batch in open_snapshot(open_table(image, PATH)).batches()]
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from tornproof.harness.common.copies import open_writer_of_copy
-from tornproof.harness.common.new_tables import new_table, with_columns
+from tornproof.harness.common.new_tables import metadata_with, new_table
 from tornproof.harness.common.whose_error import the_only
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
 from tornproof.harness.explorers.roundtrip.writing.kills import table_of_rows
@@ -25,6 +25,7 @@ from tornproof.impl.query.time_search import TimeRange
 from tornproof.impl.read.reader import Snapshot, open_snapshot
 from tornproof.impl.read.reader_protocol import HARDENED_READER
 from tornproof.impl.table.columns import SnapshotColumn
+from tornproof.impl.table.metadata_file import META_FILE
 from tornproof.impl.table.table import open_table
 from tornproof.impl.types.physical import PhysicalType
 from tornproof.impl.types.questdb import TypeTag
@@ -79,8 +80,8 @@ def _by_time(gone: str, column: str) -> list[int]:
     """Return the values of the rows at a time, each in a row group of its own, of a partition without a column."""
     storage = MemoryStorage()
     new_table(storage, PATH, {"first": "LONG", "ts": "TIMESTAMP", "last": "LONG"})
-    image = with_columns(storage.image(), PATH, lambda columns: (each for each in columns if each.name != gone))
-    storage = MemoryStorage.of(image)
+    content = metadata_with(storage, PATH, lambda columns: (each for each in columns if each.name != gone))
+    storage = MemoryStorage.of(storage.image().with_file(f"{PATH}/{META_FILE}", content))
     with open_writer_of_copy(storage, PATH, options=WriterOptions(row_group_row_count_max=1)) as writer:
         values = {"first": [7, 8, 9], "ts": [time for time, _ in ROWS[:3]], "last": range(3)}
         writer.write(pa.table({name: values[name] for name in writer.schema.names}).cast(writer.schema))

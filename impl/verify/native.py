@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from tornproof.impl.errors import FileMissingError, Problem, StorageError, counted
 from tornproof.impl.storage.interface import EntryKind
-from tornproof.impl.table.column_versions import ColumnVersions, suffixed
+from tornproof.impl.table.column_versions import CV_FILE, ColumnVersions, suffixed
 from tornproof.impl.table.metadata_file import TableColumn
 from tornproof.impl.table.partition import COLUMN_FILE_SUFFIX, PartitionFiles
 from tornproof.impl.table.symbols import SymbolTable
@@ -196,10 +196,11 @@ class NativeColumn(msgspec.Struct, frozen=True, kw_only=True):
         """Return the size of a file, or what is wrong with it."""
         name = self._name(kind)
         if name not in self.names:
-            others = [each for each in sorted(self.names) if each.startswith(f"{self.column.name}.{kind}")]
-            if others:
-                raise NotLookedAtError(f"its files are called {', '.join(others)}")
-            return Problem(self._label(kind), "file", None, f"a file of column {self.column.name!r}", "none")
+            # Files of other versions are what an UPDATE leaves until it is purged, with the values before: no server
+            # reads them.
+            others = sorted(each for each in self.names if each.startswith(f"{self.column.name}.{kind}"))
+            expected = f"the file that column {self.column.name!r} has by {CV_FILE}"
+            return Problem(self._label(kind), "file", None, expected, ", ".join(others) or "none")
         try:
             with self.files.storage.open_for_reading(f"{self.files.path}/{name}") as handle:
                 size_bytes = handle.size_bytes()

@@ -451,9 +451,8 @@ def _of_file(case: NativeColumns, column: TableColumn, kind: str, least_bytes: i
     file = _file(case, column, kind)
     there = sorted({each.partition("/")[0] for each in case.files})
     if file not in there:
-        if similar := [each for each in there if each.startswith(f"{column.name}.{kind}")]:
-            raise _NotLookedAt(*similar)
-        return f"{DIRECTORY}/{file}", "file", None, [], ["none"]
+        similar = [each for each in there if each.startswith(f"{column.name}.{kind}")]
+        return f"{DIRECTORY}/{file}", "file", None, [], similar or ["none"]
     if file in case.refused:
         raise PermissionError
     if file not in case.files:

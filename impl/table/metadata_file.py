@@ -74,11 +74,21 @@ class TableMetadata(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_metadata_file(storage: ReadableStorage, path: str) -> TableMetadata:
     """Read and decode `_meta`; raises CorruptError, UnsupportedError and StorageError."""
-    with storage.open_for_reading(path) as file:
-        size_bytes = file.size_bytes()
+    return decode_metadata_file(_content(storage, path, META_FILE), file=META_FILE)
+
+
+def read_name_file(storage: ReadableStorage, path: str) -> str:
+    """Read and decode `_name`; raises CorruptError, UnsupportedError and StorageError."""
+    name, _ = _decode_name(_content(storage, path, NAME_FILE), 0, "", NAME_FILE)
+    return name
+
+
+def _content(storage: ReadableStorage, path: str, file: str) -> bytes:
+    with storage.open_for_reading(path) as handle:
+        size_bytes = handle.size_bytes()
         if size_bytes > META_LIMIT_BYTES:
-            raise UnsupportedError(META_FILE, "size", None, f"at most {META_LIMIT_BYTES}", size_bytes)
-        return decode_metadata_file(file.pread(size_bytes, 0), file=META_FILE)
+            raise UnsupportedError(file, "size", None, f"at most {META_LIMIT_BYTES}", size_bytes)
+        return handle.pread(size_bytes, 0)
 
 
 def decode_metadata_file(data: Buffer, *, file: str) -> TableMetadata:
@@ -225,14 +235,20 @@ def _check_keys(columns: list[TableColumn], header: layout.MetaHeader, file: str
 def _decode_names(data: Buffer, position: int, count: int, file: str) -> list[str]:
     names = []
     for index in range(count):
-        code_unit_count = layout.NameLength.unpack(data, position, file=file).code_unit_count
-        start = position + LENGTH_BYTES
-        room = (len(data) - start) // CODE_UNIT_BYTES
-        if not 0 < code_unit_count <= room:
-            raise CorruptError(file, f"CODE_UNIT_COUNT of column {index}", position, f"1 to {room}", code_unit_count)
-        position = start + code_unit_count * CODE_UNIT_BYTES
-        try:
-            names.append(bytes(data[start:position]).decode("utf-16-le"))
-        except UnicodeDecodeError as error:
-            raise CorruptError(file, f"name of column {index}", start + error.start, "UTF-16", error.reason) from error
+        name, position = _decode_name(data, position, f" of column {index}", file)
+        names.append(name)
     return names
+
+
+def _decode_name(data: Buffer, position: int, of: str, file: str) -> tuple[str, int]:
+    """Return a name and the offset behind it; `of` says whose it is where it is rejected."""
+    code_unit_count = layout.NameLength.unpack(data, position, file=file).code_unit_count
+    start = position + LENGTH_BYTES
+    room = (len(data) - start) // CODE_UNIT_BYTES
+    if not 0 < code_unit_count <= room:
+        raise CorruptError(file, f"CODE_UNIT_COUNT{of}", position, f"1 to {room}", code_unit_count)
+    end = start + code_unit_count * CODE_UNIT_BYTES
+    try:
+        return bytes(data[start:end]).decode("utf-16-le"), end
+    except UnicodeDecodeError as error:
+        raise CorruptError(file, f"name{of}", start + error.start, "UTF-16", error.reason) from error

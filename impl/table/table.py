@@ -5,9 +5,16 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
-from tornproof.impl.errors import CorruptError, NotATableError
+from tornproof.impl.errors import CorruptError, NotATableError, ProblemError, StorageError
 from tornproof.impl.storage.interface import EntryKind, ReadableStorage
-from tornproof.impl.table.metadata_file import META_FILE, PartitionBy, TableMetadata, read_metadata_file
+from tornproof.impl.table.metadata_file import (
+    META_FILE,
+    NAME_FILE,
+    PartitionBy,
+    TableMetadata,
+    read_metadata_file,
+    read_name_file,
+)
 from tornproof.impl.table.partition import PartitionFiles
 from tornproof.impl.table.partition_names import UNPARTITIONED_DIRECTORY, directory_names, looks_like_partition
 from tornproof.impl.txn.transaction import (
@@ -29,10 +36,12 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     metadata: TableMetadata | None
 
-    @property
     def sql_name(self) -> str:
-        """The table's name by that of its directory."""
-        return self.path.rstrip("/").rpartition("/")[2].partition("~")[0]
+        """Return the table's name as SQL has it: that in `_name`, or by its directory where none can be read there."""
+        try:
+            return quoted(read_name_file(self.storage, f"{self.path}/{NAME_FILE}"))
+        except (ProblemError, StorageError):
+            return quoted(self.path.rstrip("/").rpartition("/")[2].partition("~")[0])
 
     def transaction(self) -> Transaction:
         """Return the current committed version; raises as `safe_read` does."""
@@ -98,6 +107,11 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
             for nanoseconds in resolutions
             for interval in intervals
         ]
+
+
+def quoted(name: str) -> str:
+    """Return the name of a table or column as SQL has it, which may be a keyword there, or have spaces."""
+    return f'"{name}"'
 
 
 def open_table(storage: ReadableStorage, path: str) -> Table:

@@ -419,9 +419,11 @@ class TableWriter(AbstractContextManager["TableWriter"]):
 
     def _check_last(self, states: Mapping[int, PartitionState]) -> None:
         """Raise ParquetLastError if servers would fail to insert into the table afterwards, and this is not allowed."""
+        if self._allow_parquet_last:
+            return
         is_parquet = bool(states) and bool(PARQUET_FORMAT.get(states[max(states)].flags))
         advice = parquet_last_advice(self.table, is_parquet)
-        if advice is not None and not self._allow_parquet_last:
+        if advice is not None:
             raise ParquetLastError(f"{self.table.path}: not committed without allow_parquet_last: {advice}")
 
     def _times(self, changes: dict[int, PartitionChange], timestamps: list[int]) -> tuple[int, int]:

@@ -1,6 +1,7 @@
 """A table with an indexed column is not written to: the server's lookups would no longer fit its rows."""
 
 import datetime
+import struct
 from pathlib import Path
 
 import golden_data
@@ -8,10 +9,13 @@ import pyarrow as pa
 import pytest
 from real_tables import files_below, in_memory, verified
 
-from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.errors import IndexedColumnError
 from tornproof.impl.repair.repair import repair_table
-from tornproof.impl.storage.interface import OpenMode
+from tornproof.impl.table.indexed_columns import index_advice
+from tornproof.impl.table.metadata_file import NAME_FILE, PartitionBy, TableColumn, TableMetadata, encode_name
+from tornproof.impl.table.table import Table
+from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.write.table_writer import open_writer
 
 DROPPED = "indexed/9.4.2/index_dropped"
@@ -27,7 +31,7 @@ def test_writer_is_refused_in_words_that_name_column_and_cure_and_nothing_is_wri
     before = storage.image().files
     with pytest.raises(IndexedColumnError) as caught:
         open_writer(storage, path)
-    alter = "ALTER TABLE table ALTER COLUMN s"
+    alter = f'ALTER TABLE "{name.rpartition("/")[2]}" ALTER COLUMN "s"'
     for words in ("column 's' has an index", f"{alter} DROP INDEX first", f"{alter} ADD INDEX afterwards"):
         assert words in str(caught.value)
     assert storage.image().files == before
@@ -82,14 +86,22 @@ def test_recovery_of_an_indexed_table_that_needs_nothing_says_so_and_names_the_i
     assert [("'s' has an index" in note, "DROP INDEX" in note) for note in report.notes] == [(True, True)]
 
 
-def test_name_of_a_table_in_the_cure_is_without_its_number(questdb_data: Path) -> None:
-    _, storage = in_memory(questdb_data / "indexed/2026-07/indexed_wal/table")
-    image = storage.image()
-    moved = MemoryStorage()
-    moved.mkdir("trades~12")
-    for name in ("_meta", "_txn", "_cv"):
-        content = next(content for path, content in image.files.items() if path.endswith(f"/table/{name}"))
-        with moved.open_for_writing(f"trades~12/{name}", OpenMode.NEW) as file:
-            file.pwrite(content, 0)
-    with pytest.raises(IndexedColumnError, match="ALTER TABLE trades ALTER COLUMN s DROP INDEX"):
-        open_writer(moved, "trades~12")
+@pytest.mark.parametrize(
+    ("name_file", "name"),
+    [
+        (encode_name("a new name"), "a new name"),
+        (None, "trades"),
+        (b"", "trades"),
+        (struct.pack("<i", 5) + b"cut", "trades"),
+        (struct.pack("<iH", 1, 0xD800), "trades"),
+    ],
+)
+def test_cure_has_the_name_that_a_table_got_by_rename_or_that_of_its_directory_without_the_number(
+    name_file: bytes | None, name: str
+) -> None:
+    """After RENAME TABLE, which leaves the directory its name, the statement was about a table that is not there."""
+    column = TableColumn(id=0, name="from", type=TypeTag.SYMBOL, is_indexed=True)
+    metadata = TableMetadata(columns=(column,), partition_by=PartitionBy.DAY, timestamp_id=-1)
+    image = DiskImage.of_files({} if name_file is None else {f"db/trades~12/{NAME_FILE}": name_file})
+    advice = index_advice(Table(storage=image, path="db/trades~12", metadata=metadata))
+    assert advice is not None and f'ALTER TABLE "{name}" ALTER COLUMN "from" DROP INDEX first' in advice

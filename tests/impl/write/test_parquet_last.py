@@ -31,7 +31,7 @@ def files_of(storage: MemoryStorage) -> dict[str, bytes]:
 def rejected(writer: TableWriter, name: str) -> Iterator[None]:
     with pytest.raises(ParquetLastError) as caught:
         yield
-    for words in ("without allow_parquet_last", f"ALTER TABLE {name} SET TYPE WAL and a restart"):
+    for words in ("without allow_parquet_last", f'ALTER TABLE "{name}" SET TYPE WAL and a restart'):
         assert words in str(caught.value)
     writer.rollback()
 
@@ -59,7 +59,7 @@ def test_only_the_last_partition_counts(questdb_data: Path) -> None:
         writer.write(rows_for(writer.table, [parquet.timestamp + 1], seed=0))
         writer.commit()
         writer.write(rows_for(writer.table, [native.timestamp + 3 * DAY_MICROSECONDS], seed=1))
-        with rejected(writer, "table"):
+        with rejected(writer, "fastpath"):
             writer.commit()
     assert verified(path, storage).sound
 
@@ -68,7 +68,7 @@ def test_dropping_the_last_native_partition_is_rejected(questdb_data: Path) -> N
     path, storage = in_memory(questdb_data / NATIVE_LAST)
     with open_writer(storage, path) as writer:
         writer.drop_partition(writer.transaction.partitions[-1].timestamp)
-        with rejected(writer, "table"):
+        with rejected(writer, "fastpath"):
             writer.commit()
         writer.drop_partition(writer.transaction.partitions[-1].timestamp)
         writer.drop_partition(writer.transaction.partitions[0].timestamp)
@@ -98,6 +98,6 @@ def test_probe_predicts_that_a_server_cannot_continue_and_names_the_cure(name: s
     image = made_image()
     compatibility = probe(image, PATH, PRESETS[name])
     assert (compatibility.readable, compatibility.writable) == (True, False)
-    assert "ALTER TABLE t SET TYPE WAL and a restart cure that" in compatibility.reason
+    assert 'ALTER TABLE "t" SET TYPE WAL and a restart cure that' in compatibility.reason
     assert probe(with_wal(image, PATH), PATH, PRESETS[name]).writable
     assert probe(image, PATH, PRESETS["hardened"]).writable

@@ -264,11 +264,11 @@ def advice() -> Iterator[Question]:
     for path in ("trades", "trades~12", "root/trades~12/", "/root~1/trades"):
         table = Table(storage=DiskImage({}), path=path, metadata=metadata)
         for words, found, statement in (
-            ("an index", index_advice, "ALTER TABLE trades ALTER COLUMN s DROP INDEX"),
+            ("an index", index_advice, 'ALTER TABLE "trades" ALTER COLUMN "s" DROP INDEX'),
             (
                 "a last partition in Parquet",
                 lambda each: parquet_last_advice(each, True),
-                "ALTER TABLE trades SET TYPE",
+                'ALTER TABLE "trades" SET TYPE',
             ),
         ):
             name = f"whether {statement} is the advice for {path} with {words}"

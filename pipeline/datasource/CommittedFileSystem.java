@@ -17,6 +17,7 @@ import java.time.format.DateTimeFormatter;
 import java.time.temporal.IsoFields;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.hadoop.conf.Configuration;
@@ -260,8 +261,9 @@ public final class CommittedFileSystem extends FileSystem {
     int nano = nanoseconds ? part : part * 1000;
     LocalDateTime time = LocalDateTime.ofEpochSecond(Math.floorDiv(timestamp, unit), nano, ZoneOffset.UTC);
     LocalDateTime day = time.toLocalDate().atStartOfDay();
+    // Of no language, because some have digits of their own.
     String week = String.format(
-        "%04d-W%02d", time.get(IsoFields.WEEK_BASED_YEAR), time.get(IsoFields.WEEK_OF_WEEK_BASED_YEAR));
+        Locale.ROOT, "%04d-W%02d", time.get(IsoFields.WEEK_BASED_YEAR), time.get(IsoFields.WEEK_OF_WEEK_BASED_YEAR));
     boolean isDay = time.equals(day);
     if (partitionBy == Layout.HOUR && time.getMinute() + time.getSecond() + time.getNano() == 0) {
       return formatted(time, "yyyy-MM-dd'T'HH");
@@ -282,7 +284,7 @@ public final class CommittedFileSystem extends FileSystem {
   }
 
   private static String formatted(LocalDateTime time, String pattern) {
-    return DateTimeFormatter.ofPattern(pattern, java.util.Locale.ROOT).format(time);
+    return DateTimeFormatter.ofPattern(pattern, Locale.ROOT).format(time);
   }
 
   private static ByteBuffer read(FileChannel channel, long position, int size) throws IOException {

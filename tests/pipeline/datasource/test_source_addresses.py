@@ -132,6 +132,23 @@ def test_java_names_directories_as_python_does(session: SparkSession, tmp_path: 
     assert len(set(names)) > len(names) // 2
 
 
+def test_weeks_have_the_same_names_in_languages_with_digits_of_their_own(session: SparkSession, tmp_path: Path) -> None:
+    """Where the language of the system was Arabic as in Egypt, no file of such a table was found."""
+    columns = [NewColumn(name="ts", type=TypeTag.TIMESTAMP)]
+    create_table(STORAGE, str(tmp_path / "t"), columns, timestamp="ts", partition_by=PartitionBy.WEEK)
+    with_entry(tmp_path / "t", 0, 12)
+    data = tmp_path / "t" / "1970-W01-4.12" / DATA_FILE
+    data.parent.mkdir()
+    data.write_bytes(bytes(9))
+    java: Any = session._jvm
+    before = java.java.util.Locale.getDefault()
+    java.java.util.Locale.setDefault(java.java.util.Locale.forLanguageTag("ar-EG"))
+    try:
+        assert listed(session, tmp_path / "t") == ["1970-W01-4.12@9.parquet"]
+    finally:
+        java.java.util.Locale.setDefault(before)
+
+
 def some_partitions(by: PartitionBy, *, is_fine: bool) -> list[tuple[int, int]]:
     """Return starts of intervals, and times at which partitions were split, as fine as hours to the table's unit."""
     draw, unit, found = random.Random(by), 1_000 if is_fine else 1, []

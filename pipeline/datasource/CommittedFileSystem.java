@@ -9,6 +9,8 @@ import java.net.URLDecoder;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.channels.FileChannel;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
 import java.nio.file.Paths;
 import java.nio.file.StandardOpenOption;
 import java.time.LocalDateTime;
@@ -16,6 +18,7 @@ import java.time.ZoneOffset;
 import java.time.format.DateTimeFormatter;
 import java.time.temporal.IsoFields;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
@@ -29,6 +32,12 @@ import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.permission.FsPermission;
 import org.apache.hadoop.util.Progressable;
+import org.apache.parquet.HadoopReadOptions;
+import org.apache.parquet.ParquetReadOptions;
+import org.apache.parquet.format.converter.ParquetMetadataConverter;
+import org.apache.parquet.hadoop.ParquetFileReader;
+import org.apache.parquet.hadoop.util.HadoopInputFile;
+import org.apache.parquet.schema.Type;
 
 /**
  * Shows each committed parquet partition of a table as a file of its committed length, which Spark's own reader can read.
@@ -95,13 +104,72 @@ public final class CommittedFileSystem extends FileSystem {
         return new FileStatus[] {getFileStatus(path)};
       }
       List<String> found = committed(decoded(path));
-      names = (String[]) found.toArray(new String[0]);
+      FileStatus[] files = statuses(path, (String[]) found.toArray(new String[0]));
+      rejectOtherColumns(decoded(path), files);
+      return files;
     }
+    return statuses(path, names);
+  }
+
+  private FileStatus[] statuses(Path path, String[] names) throws IOException {
     FileStatus[] files = new FileStatus[names.length];
     for (int index = 0; index < names.length; index++) {
       files[index] = getFileStatus(new Path(path, names[index]));
     }
     return files;
+  }
+
+  /**
+   * Reject files with a column that the table does not have any more, or has under another name.
+   *
+   * <p>Spark finds columns by name, and would show its values as those of a later column of that name. Where
+   * METADATA_VERSION is 0 no column was ever changed, so that most tables need no look into their files.
+   */
+  private void rejectOtherColumns(String table, FileStatus[] files) throws IOException {
+    ByteBuffer meta = meta(table);
+    if (meta.getLong(Layout.METADATA_VERSION) == 0) {
+      return;
+    }
+    Map<Integer, String> names = columnNames(meta);
+    for (int index = 0; index < files.length; index++) {
+      for (Object field : columns(files[index])) {
+        Type column = (Type) field;
+        Type.ID id = column.getId();
+        if (id == null || !column.getName().equals(names.get(Integer.valueOf(id.intValue())))) {
+          throw new IOException(
+              table + ": column '" + column.getName() + "' of " + files[index].getPath().getName()
+                  + " was dropped or renamed since, or got another type, and Spark finds columns of files by name: read the"
+                  + " table with scan() or format(\"tornproof\")");
+        }
+      }
+    }
+  }
+
+  private List<Type> columns(FileStatus file) throws IOException {
+    ParquetReadOptions options =
+        HadoopReadOptions.builder(getConf()).withMetadataFilter(ParquetMetadataConverter.SKIP_ROW_GROUPS).build();
+    ParquetFileReader reader = ParquetFileReader.open(HadoopInputFile.fromStatus(file, getConf()), options);
+    try {
+      return reader.getFileMetaData().getSchema().getFields();
+    } finally {
+      reader.close();
+    }
+  }
+
+  /** The names of the columns that are not dropped, by the ids that files call them by. */
+  private static Map<Integer, String> columnNames(ByteBuffer meta) {
+    Map<Integer, String> names = new HashMap<Integer, String>();
+    int count = meta.getInt(Layout.COLUMN_COUNT);
+    int position = Layout.META_BYTES + count * Layout.COLUMN_BYTES;
+    for (int id = 0; id < count; id++) {
+      int start = position + Layout.NAME_LENGTH_BYTES;
+      int size = meta.getInt(position) * Layout.CODE_UNIT_BYTES;
+      if (meta.getInt(Layout.META_BYTES + id * Layout.COLUMN_BYTES + Layout.TYPE) >= 0) {
+        names.put(Integer.valueOf(id), new String(meta.array(), start, size, StandardCharsets.UTF_16LE));
+      }
+      position = start + size;
+    }
+    return names;
   }
 
   @Override
@@ -205,7 +273,7 @@ public final class CommittedFileSystem extends FileSystem {
   }
 
   private static String decoded(Path path) {
-    return URLDecoder.decode(path.toUri().getPath().replace("+", "%2B"), java.nio.charset.StandardCharsets.UTF_8);
+    return URLDecoder.decode(path.toUri().getPath().replace("+", "%2B"), StandardCharsets.UTF_8);
   }
 
   /** The files of the committed version; read again while a writer stores another one. */
@@ -237,8 +305,7 @@ public final class CommittedFileSystem extends FileSystem {
   }
 
   private static List<String> files(String table, ByteBuffer area, int start, int size) throws IOException {
-    ByteBuffer meta = ByteBuffer.wrap(java.nio.file.Files.readAllBytes(Paths.get(table, Layout.META_FILE)));
-    meta.order(ByteOrder.LITTLE_ENDIAN);
+    ByteBuffer meta = meta(table);
     int column = Layout.META_BYTES + meta.getInt(Layout.TIMESTAMP_INDEX) * Layout.COLUMN_BYTES;
     boolean nanoseconds = (meta.getInt(column + Layout.TYPE) & Layout.NANOSECOND_MASK) != 0;
     List<String> found = new ArrayList<String>();
@@ -252,6 +319,11 @@ public final class CommittedFileSystem extends FileSystem {
       }
     }
     return found;
+  }
+
+  private static ByteBuffer meta(String table) throws IOException {
+    byte[] content = Files.readAllBytes(Paths.get(table, Layout.META_FILE));
+    return ByteBuffer.wrap(content).order(ByteOrder.LITTLE_ENDIAN);
   }
 
   /** The name of a partition's directory without its suffix: as in impl/table/partition_names.py. */

@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from tornproof.impl.layout import meta, txn
 from tornproof.impl.layout.parquet import DATA_FILE
-from tornproof.impl.table.metadata_file import META_FILE, PartitionBy
+from tornproof.impl.table.metadata_file import CODE_UNIT_BYTES, META_FILE, PartitionBy
 from tornproof.impl.txn.transaction import RECORD_LIMIT_BYTES, TXN_FILE
 from tornproof.impl.types.questdb import NANOSECOND
 from tornproof.pipeline.spark.java import PipelineUnavailableError
@@ -63,10 +63,14 @@ def layout_source() -> str:
         "ENTRY_BYTES": entry.size_bytes,
         "RECORD_LIMIT_BYTES": RECORD_LIMIT_BYTES,
         "META_BYTES": meta.MetaHeader.layout.size_bytes,
-        "PARTITION_BY": meta.MetaHeader.layout.offset_of("partition_by"),
-        "TIMESTAMP_INDEX": meta.MetaHeader.layout.offset_of("timestamp_index"),
+        **{
+            name.upper(): meta.MetaHeader.layout.offset_of(name)
+            for name in ("column_count", "partition_by", "timestamp_index", "metadata_version")
+        },
         "COLUMN_BYTES": meta.MetaColumn.layout.size_bytes,
         "TYPE": meta.MetaColumn.layout.offset_of("type"),
+        "NAME_LENGTH_BYTES": meta.NameLength.layout.size_bytes,
+        "CODE_UNIT_BYTES": CODE_UNIT_BYTES,
         "NANOSECOND_MASK": NANOSECOND.mask,
     }
     fields = [f'static final String {name} = "{text}";' for name, text in texts.items()]

@@ -2,7 +2,9 @@
 
 import random
 import shutil
+import struct
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +12,19 @@ import numpy as np
 import pyarrow as pa
 import pyspark
 import pytest
-from day_tables import new_table
+from day_tables import change_columns, new_table, rename_column
 from depth import sampled
 from msgspec.structs import replace
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from tornproof.impl.layout.meta import MetaHeader
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.layout.txn import PARQUET_FORMAT, PartitionEntry
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.create import NewColumn, create_table
-from tornproof.impl.table.metadata_file import PartitionBy
+from tornproof.impl.table.metadata_file import META_FILE, PartitionBy
 from tornproof.impl.table.partition_names import directory_names, interval_start
 from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.txn.write import encode_new_file, first_version
@@ -88,6 +91,55 @@ def test_types_that_spark_does_not_infer_are_read_by_a_schema(session: SparkSess
         assert session.table("by_schema").collect() == [(bytes(16), 1)]
     finally:
         session.sql("DROP TABLE by_schema")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda table: change_columns(table, drop="v", add=("v", TypeTag.LONG)),
+        lambda table: change_columns(table, drop="v", add=("w", TypeTag.LONG)),
+        lambda table: rename_column(table, "v", "w"),
+    ],
+    ids=["dropped and added again", "dropped", "renamed"],
+)
+def test_address_of_a_table_whose_files_have_columns_of_before_is_rejected(
+    session: SparkSession, table: Path, change: Callable[[Path], None]
+) -> None:
+    """Spark showed the values of a dropped column as those of a new one with its name, without a word."""
+    commit(table, range(3))
+    change(table)
+    count_change(table)
+    address = address_of(str(table))
+    with pytest.raises(
+        Py4JJavaError, match=r"column 'v' of 1970-01-01\.0@[0-9]+\.parquet was dropped or renamed since"
+    ):
+        session.read.parquet(address)
+    with pytest.raises(PySparkException, match="FAILED_TO_CREATE_PLAN_FOR_DIRECT_QUERY") as caught:
+        session.sql(f"SELECT * FROM parquet.`{address}`")
+    assert "was dropped or renamed since" in str(vars(caught.value)["_cause"])
+
+
+def test_address_of_a_table_to_which_a_column_was_added_is_read(session: SparkSession, table: Path) -> None:
+    commit(table, range(3))
+    change_columns(table, add=("w", TypeTag.LONG))
+    count_change(table)
+    assert sorted(values_of(session, f"SELECT v FROM parquet.`{address_of(str(table))}`")) == [0, 1, 2]
+
+
+def test_address_of_a_table_in_which_a_server_renamed_a_column_is_rejected(
+    session: SparkSession, questdb_data: Path
+) -> None:
+    with pytest.raises(
+        Py4JJavaError, match=r"column 'a' of 2025-04-01\.4@[0-9]+\.parquet was dropped or renamed since"
+    ):
+        session.read.parquet(address_of(str(questdb_data / "tables/9.4.2/oddcols/table")))
+
+
+def count_change(path: Path) -> None:
+    """Leave the METADATA_VERSION of a server that has changed columns."""
+    with path.joinpath(META_FILE).open("r+b") as file:
+        file.seek(MetaHeader.layout.offset_of("metadata_version"))
+        file.write(struct.pack("<q", 1))
 
 
 def test_file_ends_where_its_committed_bytes_do(session: SparkSession, table: Path) -> None:

@@ -45,7 +45,7 @@ class TableFiles(msgspec.Struct, frozen=True, kw_only=True):
         try:
             path, version = f"{table.path}/{CV_FILE}", transaction.record.column_version
             versions = read_column_versions(table.storage, path, version=version)
-            dictionaries = list(_missing_dictionaries(columns, versions, names))
+            dictionaries: list[Problem | str] = list(_missing_dictionaries(columns, versions, names))
             symbols = None if dictionaries else read_table_symbols(table, transaction)
             for column in symbol_columns(table):
                 if symbols is not None:
@@ -111,8 +111,8 @@ def _other_version(metadata: TableMetadata, transaction: Transaction) -> Iterato
 
 def _missing_dictionaries(
     columns: tuple[TableColumn, ...], versions: ColumnVersions, names: tuple[str, ...]
-) -> Iterator[Problem | str]:
-    """Yield which files of dictionaries are missing, as text if there are others that may be theirs."""
+) -> Iterator[Problem]:
+    """Yield which files of dictionaries are missing, and which of other versions there are, that no server reads."""
     present = frozenset(names)
     for column in columns:
         if tag_of(column.type) is not TypeTag.SYMBOL:
@@ -122,10 +122,9 @@ def _missing_dictionaries(
             if file in present:
                 continue
             similar = re.compile(rf"{re.escape(f'{column.name}.{kind}')}(\.\d+)?")
-            if others := [name for name in names if similar.fullmatch(name)]:
-                yield f"the dictionary of column {column.name!r} was not looked at: there is {', '.join(others)}"
-            else:
-                yield _missing(file, f"the dictionary of column {column.name!r}")
+            others = [name for name in names if similar.fullmatch(name)]
+            expected = f"the file that the dictionary of column {column.name!r} has by {CV_FILE}"
+            yield _missing(file, expected, ", ".join(others) or "none")
 
 
 def missing_versions() -> Problem:
@@ -133,5 +132,5 @@ def missing_versions() -> Problem:
     return _missing(CV_FILE, "the versions of the columns")
 
 
-def _missing(file: str, expected: str) -> Problem:
-    return Problem(file, "file", None, expected, "none")
+def _missing(file: str, expected: str, actual: str = "none") -> Problem:
+    return Problem(file, "file", None, expected, actual)

@@ -116,7 +116,7 @@ def test_another_capacity_leads_elsewhere(questdb_data: Path) -> None:
     assert after(questdb_data, "o", put(0, struct.pack("<i", 2))) != []
 
 
-def test_a_dictionary_that_a_server_made_anew_is_read_by_its_own_name(questdb_data: Path) -> None:
+def test_a_dictionary_that_a_server_made_anew_is_read_by_its_own_name_alone(questdb_data: Path) -> None:
     path, image = table_image(questdb_data, CHAIN)
     entry = struct.pack("<4q", DICTIONARY, 2, 7, -1)
     versions = image.files[f"{path}/{CV_FILE}"]
@@ -126,7 +126,9 @@ def test_a_dictionary_that_a_server_made_anew_is_read_by_its_own_name(questdb_da
     start = 4096
     header = struct.pack("<5q", version, start, len(entry), start, len(entry))
     image = image.with_file(f"{path}/{CV_FILE}", header.ljust(start, b"\0") + entry)
-    assert "the dictionary of column 's' was not looked at" in "".join(verified(path, image).notes)
+    expected = "expected the file that the dictionary of column 's' has by _cv, found s"
+    found = [str(each) for each in verified(path, image).all_problems]
+    assert found == [f"s.{kind}.7: file: {expected}.{kind}" for kind in "ockv"]
     for kind in "ockv":
         content = image.files[f"{path}/s.{kind}"]
         image = image.without_file(f"{path}/s.{kind}").with_file(f"{path}/s.{kind}.7", content)

@@ -68,12 +68,12 @@ class Dictionary:
 
     @property
     def kind(self) -> str:
-        """The column, and whether another file may be its own."""
+        """The column, and whether there is a file of another version."""
         return f"dictionary of {self.column}, {self.is_another}"
 
     @property
     def is_another(self) -> bool:
-        """Whether the other file is called as that of another version."""
+        """Whether the other file is that of another version."""
         return self.instead.startswith(f"{self.column}.")
 
 
@@ -98,19 +98,19 @@ def problem_of(lost: Lost | Dictionary) -> str | None:
 
 
 def _wrong_of(lost: Dictionary) -> str | None:
-    """Say what is wrong where a dictionary is lost: one of another version may be its own, and is only noted."""
+    """Say what is wrong where a dictionary is lost: one of another version does not excuse that, and is named."""
     storage = MemoryStorage()
     new_table(storage, PATH, {"time": "TIMESTAMP", lost.column: "SYMBOL"})
     image, file = storage.image(), f"{lost.column}.{lost.file_kind}"
     content, image = image.files[f"{PATH}/{file}"], image.without_file(f"{PATH}/{file}")
     if lost.instead:
         image = image.with_file(f"{PATH}/{lost.instead}", content)
-    report = verify_table(open_table(image, PATH))
-    named = [each.file for each in report.all_problems]
-    if named != ([] if lost.is_another else [file]):
+    reported = verify_table(open_table(image, PATH)).all_problems
+    named = [each.file for each in reported]
+    if named != [file]:
         return f"verify names {', '.join(named) or 'no file'}"
-    noted = any(lost.instead in note for note in report.notes)
-    return "it is not noted that another one is there" if lost.is_another and not noted else None
+    there = lost.instead if lost.is_another else "none"
+    return None if reported[0].actual == there else f"{reported[0].actual} is said to be there, and should be {there}"
 
 
 def failed_controls() -> Iterator[str]:
@@ -121,7 +121,7 @@ def failed_controls() -> Iterator[str]:
     patterns = SimpleNamespace(compile=re.compile, escape=str)
     verify = original_of(f"{__name__}:verify_table")
     controls: Controls = (
-        ("nothing is noted", f"{__name__}:verify_table", lambda table: replace(verify(table), notes=()), "not noted"),
+        ("nothing is wrong", f"{__name__}:verify_table", lambda table: replace(verify(table), problems=()), "no file"),
         (
             "a loss counts only beside another file",
             f"{__name__}:verify_table",
@@ -129,7 +129,7 @@ def failed_controls() -> Iterator[str]:
             "no file",
         ),
         ("names are patterns", "tornproof.impl.verify.table_files:re", patterns, "error"),
-        ("other columns' files may be the column's own", "tornproof.impl.verify.table_files:re", patterns, "no file"),
+        ("files of other columns are the column's own", "tornproof.impl.verify.table_files:re", patterns, "said to be"),
     )
     yield from not_noticed(controls, problem_of, [*_dictionaries()])
 

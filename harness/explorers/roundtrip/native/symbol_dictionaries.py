@@ -256,7 +256,7 @@ def _judged(case: Dictionary) -> tuple[list[Report], dict[str, tuple[str, ...]]]
     """Return what should be reported of a table's dictionaries, and their symbols."""
     missing = [each for name, _ in case.columns for each in _missing(case, name)]
     if missing:
-        return sorted(missing, key=lambda each: each[-1] == NOT_LOOKED_AT), {}
+        return missing, {}
     if len(case.counts) != len(case.columns):
         return [(TXN, "SYMBOL_COLUMN_COUNT", None, [str(len(case.columns))], [str(len(case.counts))])], {}
     columns = sorted(case.columns, key=lambda each: each[1])
@@ -271,13 +271,12 @@ def _judged(case: Dictionary) -> tuple[list[Report], dict[str, tuple[str, ...]]]
 
 
 def _missing(case: Dictionary, name: str) -> Iterator[Report]:
-    """Yield which files are not there, or have other names."""
+    """Yield which files are not there, and which there are of other versions."""
     for kind in KINDS:
         if (file := case.file(name, kind)) in case.files:
             continue
         others = sorted(each for each in case.files if re.fullmatch(rf"{name}\.{kind}(\.[0-9]+)?", each))
-        place = ("", f"the dictionary of column {name!r}", None)
-        yield (*place, others, NOT_LOOKED_AT) if others else (file, "file", None, [], ["none"])
+        yield file, "file", None, [], others or ["none"]
 
 
 class _Judge:

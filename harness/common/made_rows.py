@@ -64,7 +64,8 @@ def value_maker(column_type: int, symbols: Sequence[str] = (), *, is_ascii: bool
     shape = valid_decimal_shape(column_type)
     if shape is not None:
         digits, scale = shape.precision, shape.scale
-        return lambda number: decimal.Decimal(_signed(number, 10**digits)).scaleb(-scale, EXACT)
+        # Rows have small numbers, of which wide decimals would all be near the least.
+        return lambda number: decimal.Decimal(_signed(number * SPREAD, 10**digits)).scaleb(-scale, EXACT)
     if is_double_array(column_type):
         return lambda number: _nested(number, array_dimensions(column_type))
     if tag is TypeTag.SYMBOL:
@@ -95,7 +96,7 @@ def _nested_in(values: list[Any], dimensions: int) -> list[Any]:
 
 
 def _mixed(number: int) -> int:
-    """Return 256 bits that differ widely for neighbouring numbers."""
+    """Return 256 bits that differ widely for neighbouring numbers; the highest do only for large numbers."""
     bits = 0
     for _ in range(8):
         number = number * SPREAD + 12_345 & 0xFFFF_FFFF_FFFF
@@ -134,7 +135,7 @@ _MAKERS: dict[TypeTag, Callable[[int], Any]] = {
     TypeTag.BINARY: lambda number: number.to_bytes(4, "big") * (number % 4),
     TypeTag.UUID: lambda number: (_mixed(number) % (1 << 128)).to_bytes(16, "big"),
     TypeTag.LONG128: lambda number: (_mixed(number) % (1 << 128)).to_bytes(16, "little"),
-    TypeTag.LONG256: lambda number: _mixed(number).to_bytes(32, "little"),
+    TypeTag.LONG256: lambda number: _mixed(number * SPREAD).to_bytes(32, "little"),
     TypeTag.IPV4: lambda number: _mixed(number) % 0xFFFF_FFFF + 1,
 }
 

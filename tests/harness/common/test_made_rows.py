@@ -1,13 +1,17 @@
 """Rows are generated for every known type, and for no other; new tables have the columns that they were asked for."""
 
+import decimal
+from functools import reduce
 from itertools import permutations
+from operator import and_, or_
+from typing import Any
 
 import pytest
-from type_values import array_type, decimal_type
+from type_values import TYPES, array_type, decimal_type
 from written_tables import PATH, alter, new_table
 
 from tornproof.harness.common import new_tables
-from tornproof.harness.common.made_rows import rows_for
+from tornproof.harness.common.made_rows import EXACT, extreme_values, rows_for, value_maker
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.errors import RowsRejectedError
 from tornproof.impl.table.metadata_file import TableColumn
@@ -27,6 +31,29 @@ def test_a_type_that_a_damaged_table_claims_is_rejected(column_type: int) -> Non
     )
     with pytest.raises(RowsRejectedError, match="column 'v': expected a type that is known, found"):
         rows_for(open_table(storage, PATH), [0, 1], seed=0)
+
+
+def is_a_range(extremes: tuple[Any, ...]) -> bool:
+    return len(extremes) == 2 and not isinstance(extremes[0], str) and b"" not in extremes
+
+
+def number_of(value: int | bytes | decimal.Decimal) -> int:
+    """Return a value as an integer, a decimal without its point."""
+    if isinstance(value, bytes):
+        return int.from_bytes(value, "little")
+    return int(value.scaleb(-int(value.as_tuple().exponent), EXACT)) if isinstance(value, decimal.Decimal) else value
+
+
+@pytest.mark.parametrize("name", [name for name, (code, *_) in TYPES.items() if is_a_range(extreme_values(code))])
+def test_generated_values_reach_all_bits_of_their_range(name: str) -> None:
+    code, *_ = TYPES[name]
+    make = value_maker(code, is_ascii=True)
+    assert make is not None
+    least, greatest = map(number_of, extreme_values(code))
+    numbers = [number_of(make(number)) - least for number in range(1_000)]
+    ones = (1 << (greatest - least).bit_length()) - 1
+    assert max(numbers) <= greatest - least and min(numbers) >= 0
+    assert (reduce(or_, numbers), reduce(and_, numbers)) == (ones, 0)
 
 
 @pytest.mark.parametrize("names", [*permutations(("ts", "a", "b")), ("b", "a")])

@@ -88,6 +88,25 @@ class ReadsEarly(Counter):
         yield lambda: letters
 
 
+class LocksAndReadsEarly(ReadsEarly):
+    """Broken: reads early, and when it is asked it locks, fences and unlocks, which looks at nothing either."""
+
+    name = "locks and reads early"
+
+    @contextmanager
+    def open_reader(self, storage: Storage, path: str, style: str) -> Iterator[Callable[[], bytes]]:
+        """Open the file that is locked later."""
+        with storage.open_for_reading(f"{path}/{STATE}") as file, super().open_reader(storage, path, style) as read:
+
+            def locked() -> bytes:
+                file.lock(LockMode.SHARED, offset_bytes=0, size_bytes=1)
+                storage.load_fence()
+                file.unlock(offset_bytes=0, size_bytes=1)
+                return read()
+
+            yield locked
+
+
 class LeasesInPlace(Counter):
     """Broken: overwrites what readers have leased."""
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from recorded_phases import AsRecorded
 from table_cases import ABANDON, GROW, PURGE, table_case
+from toy_processes import CELLS, world_of
 from waiting import WaitsInVain
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding
@@ -25,15 +26,16 @@ from tornproof.harness.search import dpor
 from tornproof.harness.search.every_order import every_end
 from tornproof.harness.search.outcome import Outcomes, path_to
 from tornproof.harness.search.transitions import follow
+from tornproof.harness.simulator.filesystem.intercept import CallKind
 from tornproof.harness.simulator.persistence.models import A
 from tornproof.harness.simulator.process.bodies import SEEN
 from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.simulator.process.observer import Property
-from tornproof.harness.simulator.process.simulated_process import FROM_MEMORY
+from tornproof.harness.simulator.process.simulated_process import FROM_MEMORY, READ, Say
 from tornproof.harness.systems.toy import AcknowledgesFirst, HeaderFirst
-from tornproof.harness.systems.toy_readers import Counter, ReadsEarly, ShowsLate
+from tornproof.harness.systems.toy_readers import Counter, LocksAndReadsEarly, ReadsEarly, ShowsLate
 from tornproof.harness.systems.toy_records import InPlace, LooksOnce, Record
-from tornproof.impl.storage.interface import File, LockMode, Storage
+from tornproof.impl.storage.interface import File, LockMode, Mapping, Storage
 from tornproof.impl.txn.pins import WriterLock
 
 
@@ -196,7 +198,7 @@ class Remembers(Counter):
         yield cache(lambda: self.read(storage, path))
 
 
-@pytest.mark.parametrize("toy", [Remembers(), ReadsEarly()])
+@pytest.mark.parametrize("toy", [Remembers(), ReadsEarly(), LocksAndReadsEarly()])
 def test_a_reader_that_does_not_look_when_it_is_asked_is_stale_by_every_method(toy: Counter) -> None:
     """A read without a call came together with the last call before it, so that no commit was ever between them."""
     case = control_case(toy, LETTERS, read_count=2)
@@ -212,7 +214,7 @@ def test_a_stale_answer_from_memory_replays() -> None:
     assert replay_log(log, Counter()).verdict is not Verdict.INVALID
 
 
-@pytest.mark.parametrize("toy", [Remembers(), ReadsEarly()])
+@pytest.mark.parametrize("toy", [Remembers(), ReadsEarly(), LocksAndReadsEarly()])
 def test_an_answer_from_memory_that_is_still_right_is_no_finding(toy: Counter) -> None:
     """What was read when the reader was opened was a finding without a commit that changed anything, too."""
     case = control_case(toy, (b"",), read_count=2)
@@ -260,6 +262,40 @@ def test_stale_reads_of_equivalent_schedules_are_found_beside_crashes_too() -> N
     """Only those of schedules that were run were found, where the reader locks or changes something."""
     assert Property.STALE in crash.violated_by_locking(A, LocksAndShowsLate())
     assert crash.violated_by_locking(A, LocksWhatItReads()) == set()
+
+
+LOOKS: dict[CallKind, Callable[[File, Mapping], object]] = {
+    CallKind.PREAD: lambda file, mapping: file.pread(1, 0),
+    CallKind.SIZE: lambda file, mapping: file.size_bytes(),
+    CallKind.MAP: lambda file, mapping: file.map(8),
+    CallKind.LOAD: lambda file, mapping: mapping.load_u64(0),
+    CallKind.READ_MAPPED: lambda file, mapping: mapping.read(8, 0),
+    CallKind.VIEW: lambda file, mapping: mapping.view(8, 0).__enter__(),
+}
+OTHERS: dict[CallKind, Callable[[File, Mapping], object]] = {
+    CallKind.LOCK: lambda file, mapping: file.try_lock(LockMode.SHARED, offset_bytes=0, size_bytes=1),
+    CallKind.UNLOCK: lambda file, mapping: file.unlock(offset_bytes=0, size_bytes=1),
+    CallKind.CLOSE: lambda file, mapping: file.close(),
+    CallKind.UNMAP: lambda file, mapping: mapping.unmap(),
+    CallKind.FDATASYNC: lambda file, mapping: file.fdatasync(),
+    CallKind.PWRITE: lambda file, mapping: file.pwrite(b"x", 0),
+}
+
+
+@pytest.mark.parametrize("kind", [*LOOKS, *OTHERS])
+def test_a_read_begins_with_the_first_call_that_looks_at_a_file(kind: CallKind) -> None:
+    def reads(storage: Storage, say: Say) -> None:
+        file = storage.open_for_writing(CELLS)
+        mapping = file.map(8)
+        say(READ, None)
+        (LOOKS | OTHERS)[kind](file, mapping)
+        say(SEEN, b"")
+
+    world = world_of([reads], {CELLS: bytes(8)})
+    world.run(0)
+    begins = [node.call.kind for node in path_to(world.nodes[0]) if node.begins and node.call is not None]
+    world.process_group.close()
+    assert begins == [kind if kind in LOOKS else FROM_MEMORY.kind]
 
 
 @pytest.mark.parametrize(("toy", "counts"), [(Counter(), [0, 0]), (Remembers(), [0, 1]), (ReadsEarly(), [1, 1])])

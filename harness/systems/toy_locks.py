@@ -61,6 +61,19 @@ class UnlocksEarly(OrderedLocks):
                 file.pwrite(bytes([letter]), file.size_bytes())
 
 
+class StumblesOverOthers(OrderedLocks):
+    """Broken beside others: a writer ends with a mistake of its own where somebody else has a lock."""
+
+    name = "stumbles over others"
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        """Expect that nobody has a lock."""
+        with storage.open_for_writing(f"{path}/state") as file:
+            if not file.try_lock(LockMode.EXCLUSIVE, offset_bytes=0, size_bytes=1):
+                raise LookupError("a mistake")
+        super().commit(storage, path, operation)
+
+
 class HandsOver(Toy):
     """Broken beside another writer: it leaves its letters to the one that has the lock, and does not wait for it."""
 

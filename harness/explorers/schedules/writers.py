@@ -44,6 +44,7 @@ from tornproof.harness.systems.toy_locks import (
     KeepsOut,
     LeavesItsLock,
     OrderedLocks,
+    StumblesOverOthers,
     UnlockedReaders,
     UnlocksEarly,
 )
@@ -361,6 +362,7 @@ CONTROLS: tuple[tuple[Target, str, str], ...] = (
     (UnlockedReaders(), ONE_ORDER, "reader 1"),
     (HandsOver(), Property.STALE, "reader 1"),
     (LeavesItsLock(), Property.RECOVERY, "writer 2"),
+    (StumblesOverOthers(), Property.DISORDERLY, "writer 2"),
 )
 """Toys that are broken beside a second writer, what is violated, and who shows it."""
 SOUND = (OrderedLocks(), KeepsOut())

@@ -16,6 +16,7 @@ from tornproof.harness.common.verdict import Finding, Phase, Verdict
 from tornproof.harness.counterexamples.actions import CHANGING, LOOKS
 from tornproof.harness.counterexamples.words import causes_of
 from tornproof.harness.explorers.schedules import writers
+from tornproof.harness.explorers.schedules.controls import LETTERS, control_case
 from tornproof.harness.explorers.schedules.points import POINTS_OF_A_PURGE
 from tornproof.harness.explorers.schedules.writers import (
     BOTH_ACKNOWLEDGED,
@@ -34,6 +35,7 @@ from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.systems.releases import HARDENED_PRESET
 from tornproof.harness.systems.scenario import Explorer
 from tornproof.harness.systems.simulation import Setting, two_writers_of_table
+from tornproof.harness.systems.toy_locks import StumblesOverOthers
 from tornproof.impl.errors import BusyError, StorageError
 from tornproof.impl.storage.interface import OpenMode, Storage
 from tornproof.impl.txn.pins import PINS_FILE, WriterLock
@@ -195,6 +197,17 @@ def test_a_judge_of_two_writers_that_sees_less_fails_a_control(
     else:
         monkeypatch.setattr(f"tornproof.harness.explorers.schedules.writers.{name}", blind)
     assert writers.failed_controls()
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_writer_that_ends_by_a_mistake_is_called_by_its_own_name(index: int) -> None:
+    group, world = writers.Group(case=control_case(StumblesOverOthers(), LETTERS), writer_count=2).begin()
+    while world.call(1 - index).kind is not CallKind.PWRITE:
+        world.step(1 - index)
+    world.run(index)
+    group.close()
+    named = {each.property: each.process for each in world.progress.violations}
+    assert named[Property.DISORDERLY] == f"writer {1 + index}"
 
 
 def test_waiting_helps_at_the_step_of_a_cause_and_at_no_later_one() -> None:

@@ -26,13 +26,14 @@ from tornproof.harness.counterexamples.log import DecisionLog
 from tornproof.harness.counterexamples.replay_engine import Change
 from tornproof.harness.counterexamples.run import Replayer, Signature, run_log
 from tornproof.harness.counterexamples.smaller import Candidate
-from tornproof.harness.counterexamples.step_names import StepNames
+from tornproof.harness.counterexamples.step_names import Step, StepNames
 from tornproof.harness.counterexamples.words import brief, sentences
 from tornproof.harness.mutation.baseline import baseline_of
 from tornproof.harness.mutation.catalogue import fault_named
 from tornproof.harness.mutation.causes import find
 from tornproof.harness.search.outcome import path_to
 from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.intercept import CallKind
 from tornproof.harness.simulator.filesystem.kernel import Kernel
 from tornproof.harness.simulator.persistence.models import C_8, B
 from tornproof.harness.simulator.process.case import Readers
@@ -159,6 +160,30 @@ def test_a_process_sees_each_word_of_other_content_that_is_there(size_bytes: int
     finally:
         group.close()
     assert marks == [loaded, other] and world.kernel.image().files == {"d/f": content}
+
+
+@pytest.mark.parametrize("is_before", [True, False])
+def test_a_file_is_synced_right_before_a_step_or_right_after_it_and_not_both(*, is_before: bool) -> None:
+    """A sync before a step that was made after it, too, would be named as the cause that only the latter is."""
+
+    def body(storage: Storage, say: Say) -> None:
+        with storage.open_for_writing("d/f") as file:
+            for letter in (b"a", b"b", b"c"):
+                file.pwrite(letter, 0)
+
+    names, group = StepNames("d"), ProcessGroup(processes=(Process("writer", body),), judge=Judge(lambda _: None))
+    world = group.begin(Kernel.of(DiskImage.of_files({"d/f": b"-"})), Progress())
+    left: dict[bytes, tuple[bytes, ...]] = {}
+    try:
+        while (call := world.nodes[0].call) is not None:
+            step = names.name("writer", world.nodes[0])
+            at = Step("writer", step.operation, CallKind.PWRITE.value, "f", 2)
+            Synced(("d/f",), at, is_before=is_before).make(step, world, 0)
+            left[call.content] = world.kernel.files[world.kernel.entry("d/f")].versions
+    finally:
+        group.close()
+    second = (b"a", b"b") if is_before else (b"b",)
+    assert [left[letter] for letter in (b"a", b"b", b"c")] == [(b"-", b"a"), second, (*second, b"c")]
 
 
 @pytest.mark.nightly

@@ -25,7 +25,13 @@ from random_runs import (
 )
 
 from tornproof.harness.common.verdict import Finding, Verdict
-from tornproof.harness.counterexamples.case_document import case_document, case_of, with_memory
+from tornproof.harness.counterexamples.case_document import (
+    TOYS,
+    UnknownTargetError,
+    case_document,
+    case_of,
+    with_memory,
+)
 from tornproof.harness.counterexamples.cause import STEP_BUDGET
 from tornproof.harness.counterexamples.encoded_groups import EncoderMemory
 from tornproof.harness.counterexamples.log import DecisionLog
@@ -254,6 +260,27 @@ def test_a_target_of_a_test_is_unknown_until_the_test_hands_it_in() -> None:
     assert replay_planted(finding).verdict is UNKNOWN
     assert replay_planted(finding, OwnToy()).verdict is INVALID
     assert replay_planted(finding, Toy()).verdict is not INVALID
+
+
+@pytest.mark.parametrize("name", TOYS)
+def test_each_toy_comes_back_by_its_name(name: str) -> None:
+    document = case_document(toy_case(TOYS[name]()))
+    assert type(case_of(document).target) is TOYS[name]
+
+
+@pytest.mark.parametrize(
+    ("part", "document"),
+    [
+        ("target", {"kind": "toy", "name": "nobody"}),
+        ("target", {"kind": "table", "name": "hardened", "preset": "nobody"}),
+        ("target", {"kind": "nobody", "name": "toy"}),
+        ("rules", {"kind": "nobody", "name": "table"}),
+    ],
+)
+def test_what_has_a_name_that_nobody_knows_is_not_taken_for_another_one(part: str, document: dict[str, str]) -> None:
+    case = reread(toy_finding()).evidence["test_case"]
+    with pytest.raises(UnknownTargetError):
+        case_of(case | {part: document})
 
 
 class OwnRules(TraceRules):

@@ -15,9 +15,9 @@ from toy_processes import CELLS, Step, Toys, drawn_toys, process, program, read_
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding
 from tornproof.harness.search.contention import Contention, Depths, _Effect, _Reads
-from tornproof.harness.search.dpor import Counts, Run, explore_all
+from tornproof.harness.search.dpor import Counts, Run, Transition, explore_all
 from tornproof.harness.search.outcome import Outcome, Outcomes
-from tornproof.harness.search.transitions import State, follow
+from tornproof.harness.search.transitions import Schedule, State, follow
 from tornproof.harness.simulator.filesystem.accesses import SIZE, Access, accesses, are_dependent
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import READ_ONLY_CALLS, Call, CallKind
@@ -409,6 +409,30 @@ def test_a_schedule_that_was_run_leads_to_the_same_end_again() -> None:
         ends.append(again)
 
     assert explore_all(world, on_end).complete <= len(ends)
+
+
+def begun_in(schedule: Schedule, transitions: Iterable[Transition], world: World) -> list[Transition]:
+    """Return transitions in the order in which a schedule begins with them."""
+    depths, calls = [node.depth for node in world.nodes], list[tuple[int, int]]()
+    for process_index in (process_index for process_index, count in schedule for _ in range(count)):
+        calls.append((process_index, depths[process_index]))
+        depths[process_index] += 1
+    return sorted(transitions, key=lambda each: calls.index((each.process_index, each.depth)))
+
+
+def test_a_late_transition_comes_after_all_that_need_not_follow_it_and_the_end_is_the_same() -> None:
+    def check(run: Run, world: World) -> None:
+        transitions = [transition for own in run.transitions for transition in own]
+        for late in transitions:
+            schedule = run.schedule(late)
+            order = begun_in(schedule, transitions, world)
+            follow_it = [each.is_after(late) for each in order]
+            assert follow_it == sorted(follow_it) and order[follow_it.index(True)] is late
+            assert outcome_of(follow(world, schedule)) == outcome_of(run.world)
+
+    for world in (drawn_toys(seed).world() for seed in range(12)):
+        explore_all(world, functools.partial(check, world=world))
+        world.process_group.close()
 
 
 def test_without_time_the_search_says_that_it_is_not_done() -> None:

@@ -54,7 +54,7 @@ def _of_partition(image: DiskImage) -> Iterator[str]:
         "a rename over a partition": Call(kind=CallKind.RENAME, path="other", target_path=directory),
     }
     yield from _of_steps(image, rejected, (_write(path, size_bytes) for path, size_bytes in behind.items()))
-    missing = {
+    missing: Changes = {
         **_missing(dict.fromkeys(behind, VERSION_BYTES)),
         f"the header of {TXN_PATH} is on disk": partial(
             _unsync, path=TXN_PATH, offset_bytes=HEADER_BYTES - VERSION_BYTES

@@ -30,7 +30,7 @@ from tornproof.harness.simulator.process.trace_rules import TraceRules
 from tornproof.harness.simulator.process.world import NO_RULES
 from tornproof.harness.systems import toy, toy_locks
 from tornproof.harness.systems.preset import Preset
-from tornproof.harness.systems.releases import PRESETS
+from tornproof.harness.systems.releases import HARDENED_PRESET, PRESETS
 from tornproof.harness.systems.table import TableTarget
 from tornproof.harness.systems.table_operation import TableOperation
 from tornproof.harness.systems.table_rules import TableRules
@@ -202,17 +202,29 @@ def _field_of(document: Any) -> Any:
 
 
 def _table_document(target: TableTarget, preset: Preset) -> dict[str, Any]:
-    protocol = target.protocol
     memory = target.encode
     return {
         "kind": "table",
         "name": target.name,
         "preset": preset.name,
-        "protocol": {name: [action.name for action in getattr(protocol, name)] for name in (*ORDERS, "recovery")}
-        | {"remembers": protocol.remembers},
+        "protocol": _protocol_document(target.protocol),
         "options": {name: getattr(target.options, name) for name in SIZES},
         "encoded": memory.document() if isinstance(memory, EncoderMemory) else {},
     }
+
+
+def _protocol_document(protocol: Protocol) -> dict[str, Any]:
+    actions = {name: [action.name for action in getattr(protocol, name)] for name in (*ORDERS, "recovery")}
+    return actions | {"remembers": protocol.remembers}
+
+
+def with_present_actions(document: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the document of a test case with the actions of our writer as it is; None if it has no others."""
+    target, present = document["target"], _protocol_document(HARDENED_PRESET.protocol)
+    is_ours = target["kind"] == "table" and target["preset"] == target["name"] == HARDENED_PRESET.name
+    if not is_ours or target["protocol"] == present:
+        return None
+    return {**document, "target": {**target, "protocol": present}}
 
 
 def _preset_of(target: TableTarget) -> Preset | None:

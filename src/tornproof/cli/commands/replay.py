@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +15,7 @@ from tornproof.cli.findings import ANSWERS, load_finding
 from tornproof.cli.output import ExitCode, JsonOption, check_outputs, shell_word, write_json
 from tornproof.cli.replay_file import is_of_test, read_replay, replay_test
 from tornproof.harness.common.verdict import Finding, Verdict
+from tornproof.harness.counterexamples.case_document import with_present_actions
 from tornproof.harness.counterexamples.replay import Replayed, is_simulated
 from tornproof.harness.counterexamples.words import causes_of
 from tornproof.harness.explorers.recorded.checker import Checker
@@ -21,8 +23,14 @@ from tornproof.harness.explorers.recorded.explorer import RecordedQuestion, chec
 from tornproof.harness.mutation.replay import replay_planted
 from tornproof.harness.recording.trace_file import digest_of, read_trace
 from tornproof.harness.replay import replay_finding
+from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.errors import UsageError
 from tornproof.pipeline.files import Location, location_of
+
+OTHER_ORDER = (
+    "It happens with the writer's actions as the file has them. The writer does others now, or in another order, and the "
+    "verdict is on that."
+)
 
 
 def replay(
@@ -44,6 +52,8 @@ def replay(
 ) -> int:
     """Reproduce a finding from its file: exit 1 if it happens again, 0 if not."""
     check_outputs(json_target)
+    if finding.is_local and finding.local.exists() and not finding.local.is_file():
+        raise UsageError(f"{finding}: not a regular file, as that of a finding is")
     if finding.is_local:
         return _replay(finding.local, str(finding), json_target, run_checker=run_checker, verbose=verbose)
     with tempfile.TemporaryDirectory(prefix="tornproof-finding-") as folder:
@@ -59,17 +69,28 @@ def _replay(file: Path, finding: str, json_target: str | None, *, run_checker: b
     found, image, path = load_finding(file)
     document = {"format": 1, "finding": finding, "sentence": found.sentence}
     if is_simulated(found.evidence):
-        replayed = replay_planted(found)
+        replayed = _as_it_is(found, replay_planted(found), image, path)
         document |= {"same_evidence": replayed.is_same, "note": replayed.note}
         if replayed.evidence:
             document["explanation"] = replayed.evidence["explanation"]
     elif "replay" in found.evidence:
         replayed = _of_recorded(found, run_checker=run_checker)
     else:
-        replayed = Replayed(verdict=replay_finding(found, image, path))
+        replayed = _as_it_is(found, Replayed(verdict=replay_finding(found, image, path)), image, path)
     write_json({**document, "verdict": replayed.verdict.name}, json_target)
     _print(found, replayed, finding, json_target, verbose=verbose)
     return ExitCode[replayed.verdict.name]
+
+
+def _as_it_is(found: Finding, replayed: Replayed, image: DiskImage, path: str) -> Replayed:
+    """Return the result with our writer as it is, if it happens with the order of actions that the file has."""
+    if replayed.verdict is not Verdict.INVALID or "test_case" not in found.evidence:
+        return replayed
+    test_case = with_present_actions(found.evidence["test_case"])
+    if test_case is None:
+        return replayed
+    verdict = replay_finding(replace(found, evidence={**found.evidence, "test_case": test_case}), image, path)
+    return replace(replayed, verdict=verdict, note=OTHER_ORDER)
 
 
 def _of_recorded(found: Finding, *, run_checker: bool) -> Replayed:

@@ -98,6 +98,17 @@ class Finding:
         return Verdict.INVALID if self.property in violated else Verdict.UNKNOWN
 
 
+def summed_up(replays: Iterable[Verdict | None]) -> Verdict:
+    """Return the verdict of places at which a finding is replayed until it happens; None is of one where it cannot."""
+    verdicts = set[Verdict]()
+    for verdict in replays:
+        if verdict is Verdict.INVALID:
+            return verdict
+        if verdict is not None:
+            verdicts.add(verdict)
+    return Verdict.VALID if verdicts == {Verdict.VALID} else Verdict.UNKNOWN
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
     """The result of one explorer (docs/reports.md).

@@ -6,13 +6,14 @@ cuts are not explored here.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 from tornproof.harness.common import model_controls
 from tornproof.harness.common.system import Target
-from tornproof.harness.common.verdict import Finding, HasTime, OnProgress, Phase, Verdict, always
+from tornproof.harness.common.verdict import Finding, HasTime, OnProgress, Phase, Verdict, always, summed_up
 from tornproof.harness.explorers.kills.exploration import (
     PHASE,
     RECOVERY_KILLS_MAX,
@@ -24,6 +25,7 @@ from tornproof.harness.explorers.kills.judge import Judge
 from tornproof.harness.explorers.kills.plan import Origin, origin_of
 from tornproof.harness.explorers.kills.sessions import Violation
 from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 from tornproof.harness.simulator.filesystem.written import replay_prefix
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.systems.toy import (
@@ -50,6 +52,8 @@ from tornproof.harness.systems.toy_losses import (
 )
 from tornproof.harness.systems.toy_specified import LosesALetter, Specified
 
+UNUSABLE = (KeyError, TypeError, ValueError, IndexError)
+"""What evidence that is not of this run raises."""
 CONTROL_OPERATIONS = (b"one", b"t", b"three")
 CONTROLS = (
     (HeaderFirst(), Property.REJECTED),
@@ -141,21 +145,62 @@ def replay_crash(
 ) -> Verdict:
     """Return INVALID when the finding's fault violates the same property again, VALID when it violates none.
 
-    UNKNOWN when it violates another one or cannot be injected: the run has other steps now, or the evidence is invalid.
+    The fault comes at the same call to the same file, wherever that is now, and at each of several. UNKNOWN when it
+    violates another property or cannot be injected: there is no such call any more, or the evidence is invalid.
     """
     try:
         judge = Judge(target, operations, start=start, path=path, expected=expected)
         if finding.property in (Property.FAULT_FREE, Property.CONTENT):
             return Verdict.VALID
-        _replay(judge, origin_of(finding.evidence))
+        origins = _at_same_calls(judge, origin_of(finding.evidence), finding.evidence, path)
     except Violation as violation:
         return violation.verdict_on(finding)
-    except (KeyError, TypeError, ValueError, IndexError):
+    except UNUSABLE:
         return Verdict.UNKNOWN
+    return summed_up(_replay(judge, origin, finding) for origin in origins)
+
+
+def _at_same_calls(judge: Judge, origin: Origin, evidence: Mapping[str, Any], path: str) -> list[Origin]:
+    """Return origins with the first fault at each call of the run that is like the finding's, the nearest first."""
+    trace, failure = judge.trace, origin.failure
+    if failure is not None:
+        storage = replay_prefix(trace.start, trace.steps, trace.started[failure.operation])
+        at, call, calls = failure.fault.at, failure.call, judge.calls_of_commit(storage, failure.operation)
+        places = (place for place, each in enumerate(calls) if _is_like(each, call.kind, call.path, path))
+        return [
+            replace(origin, failure=replace(failure, fault=replace(failure.fault, at=place)))
+            for place in sorted(places, key=lambda place: abs(place - at))
+        ]
+    first, *others = origin.kills
+    # A kill after the last call has no call that it came before.
+    found = [len(trace.steps)] if "acknowledged" in evidence else [first.step_count]
+    if "step_kind" in evidence:
+        kind, file = CallKind(evidence["step_kind"]), str(evidence["path"])
+        found = [place for place, each in enumerate(trace.steps) if _is_like(each, kind, file, path)]
+    return [
+        replace(origin, kills=(replace(first, step_count=place), *others))
+        for place in sorted(found, key=lambda place: abs(place - first.step_count))
+    ]
+
+
+def _is_like(call: Call, kind: CallKind, file: str, path: str) -> bool:
+    """Return whether a call is of a kind, and to a file of a target that may have been in another place."""
+    below = call.path.removeprefix(path)
+    return call.kind is kind and (file.endswith(below) if below else "/" not in file.strip("/"))
+
+
+def _replay(judge: Judge, origin: Origin, finding: Finding) -> Verdict | None:
+    """Return the verdict on a finding if its fault is injected there; None if it cannot be."""
+    try:
+        _inject(judge, origin)
+    except Violation as violation:
+        return violation.verdict_on(finding)
+    except UNUSABLE:
+        return None
     return Verdict.VALID
 
 
-def _replay(judge: Judge, origin: Origin) -> None:
+def _inject(judge: Judge, origin: Origin) -> None:
     trace = judge.trace
     kills = list(origin.kills)
     if origin.failure is None:

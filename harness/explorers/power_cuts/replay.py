@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from tornproof.harness.common.read_numbers import count_of
-from tornproof.harness.common.verdict import Finding, Verdict
+from tornproof.harness.common.verdict import Finding, Verdict, summed_up
 from tornproof.harness.counterexamples.moves import Moves, moves_before_cuts
 from tornproof.harness.explorers.power_cuts.examination import SESSION, Bounds
 from tornproof.harness.explorers.power_cuts.exploration import recovery_steps
 from tornproof.harness.explorers.power_cuts.judge import PowerJudge
 from tornproof.harness.explorers.power_cuts.sessions import begin_session, evicted_of, second_process_group
 from tornproof.harness.explorers.power_cuts.trace import bounds_of, sync_whole_file
-from tornproof.harness.search.crash_world import fail_call
+from tornproof.harness.search.crash_world import WRITER_INDEX, fail_call
 from tornproof.harness.simulator.filesystem.intercept import Call
 from tornproof.harness.simulator.filesystem.kernel import Kernel
 from tornproof.harness.simulator.persistence.legal_disks import chosen_disk
@@ -22,25 +23,54 @@ from tornproof.harness.simulator.persistence.models import A, Model, choice_of, 
 from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.simulator.process.world import World
 
+UNUSABLE = (KeyError, TypeError, ValueError, IndexError)
+"""What evidence that is not of this run raises."""
+
 
 def replay_power(case: TestCase, finding: Finding) -> Verdict:
     """Return INVALID when the finding's cuts violate the same property again, VALID when they violate none.
 
-    UNKNOWN when they violate another one or cannot be tried: the run has other steps now, or the evidence is invalid.
+    The first one comes before the same call to the same file, wherever that is now, and before each of several. UNKNOWN
+    when they violate another property or cannot be tried: there is no such call any more, or the evidence is invalid.
     """
     judge = PowerJudge(case)
     try:
-        violated = _violated(judge, finding.evidence)
-    except (KeyError, TypeError, ValueError, IndexError):
+        places = _before_same_calls(case, finding.evidence)
+        return summed_up(_replay(judge, finding, moves) for moves in places)
+    except UNUSABLE:
         return Verdict.UNKNOWN
     finally:
         judge.close()
-    return finding.verdict_of(violated)
 
 
-def _violated(judge: PowerJudge, evidence: dict[str, Any]) -> set[str]:
-    case, cuts = judge.case, evidence["cuts"]
+def _before_same_calls(case: TestCase, evidence: Mapping[str, Any]) -> list[Moves]:
+    """Return the moves before each call of the last session that is like the finding's, the nearest first."""
     moves = moves_before_cuts(evidence) if "step" in evidence else []
+    if not moves or not evidence["cuts"] or "step_kind" not in evidence:
+        return [moves]
+    *before, (_, step) = moves
+    places = list[int]()
+    with _world_after(case, before, A) as world:
+        for place in itertools.count():
+            call = world.nodes[SESSION].call
+            if evidence["step_kind"] == (call and call.kind.value) and evidence["path"] == (call and call.path):
+                places.append(place)
+            if call is None:
+                break
+            world.step(SESSION)
+    return [[*before, (WRITER_INDEX, place)] for place in sorted(places, key=lambda place: abs(place - step))]
+
+
+def _replay(judge: PowerJudge, finding: Finding, moves: Moves) -> Verdict | None:
+    """Return the verdict on a finding whose cuts come after these moves; None if they cannot."""
+    try:
+        return finding.verdict_of(_violated(judge, finding.evidence, moves))
+    except UNUSABLE:
+        return None
+
+
+def _violated(judge: PowerJudge, evidence: Mapping[str, Any], moves: Moves) -> set[str]:
+    case, cuts = judge.case, evidence["cuts"]
     if not cuts:
         with _world_after(case, moves[:-1], A) as world:
             world.run(SESSION)

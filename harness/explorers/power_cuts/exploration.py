@@ -325,6 +325,11 @@ def recovery_steps(disk: Disk, recovery: tuple[Call, ...], model: Model) -> list
     return steps
 
 
+def said_of(call: Call | None) -> dict[str, str | None]:
+    """Return what evidence says of the next call, None at the end of a session."""
+    return {"step_kind": None if call is None else call.kind.value, "path": None if call is None else call.path}
+
+
 def finding_of(found: Found, target: str) -> Finding:
     """Return the finding of a violation, with its sentence and evidence."""
     point, cuts = found.point, found.cuts
@@ -342,8 +347,7 @@ def finding_of(found: Found, target: str) -> Finding:
             "model": found.model.name,
             "operation": point.operation,
             "step": point.step,
-            "step_kind": None if point.next is None else point.next.kind.value,
-            "path": None if point.next is None else point.next.path,
+            **said_of(point.next),
             "acknowledged": list(point.bounds.operations[: point.bounds.low]),
             "cuts": [{"step": cut.step, "choice": cut.choice.text()} for cut in cuts],
             "origin": found.origin,

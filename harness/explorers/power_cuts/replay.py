@@ -11,7 +11,7 @@ from tornproof.harness.common.read_numbers import count_of
 from tornproof.harness.common.verdict import Finding, Verdict, summed_up
 from tornproof.harness.counterexamples.moves import Moves, moves_before_cuts
 from tornproof.harness.explorers.power_cuts.examination import SESSION, Bounds
-from tornproof.harness.explorers.power_cuts.exploration import recovery_steps
+from tornproof.harness.explorers.power_cuts.exploration import recovery_steps, said_of
 from tornproof.harness.explorers.power_cuts.judge import PowerJudge
 from tornproof.harness.explorers.power_cuts.sessions import begin_session, evicted_of, second_process_group
 from tornproof.harness.explorers.power_cuts.trace import bounds_of, sync_whole_file
@@ -23,6 +23,8 @@ from tornproof.harness.simulator.persistence.models import A, Model, choice_of, 
 from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.simulator.process.world import World
 
+ORIGIN_STEPS = ("failed_step", "killed_step", "cut_step")
+"""What says where something happened before the last session."""
 UNUSABLE = (KeyError, TypeError, ValueError, IndexError)
 """What evidence that is not of this run raises."""
 
@@ -43,22 +45,44 @@ def replay_power(case: TestCase, finding: Finding) -> Verdict:
         judge.close()
 
 
-def _before_same_calls(case: TestCase, evidence: Mapping[str, Any]) -> list[Moves]:
-    """Return the moves before each call of the last session that is like the finding's, the nearest first."""
-    moves = moves_before_cuts(evidence) if "step" in evidence else []
-    if not moves or not evidence["cuts"] or "step_kind" not in evidence:
-        return [moves]
-    *before, (_, step) = moves
+def _before_same_calls(case: TestCase, evidence: Mapping[str, Any]) -> Iterator[Moves]:
+    """Yield the moves before each call of both sessions that is like the finding's, the nearest first."""
+    if "step" not in evidence or not evidence["cuts"]:
+        yield moves_before_cuts(evidence) if "step" in evidence else []
+        return
+    for changed in _at_same_origins(case, evidence):
+        *before, (_, step) = moves_before_cuts(changed)
+        for place in _places(case, before, evidence, step):
+            yield [*before, (WRITER_INDEX, place)]
+
+
+def _at_same_origins(case: TestCase, evidence: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the evidence with what came before the last session at each call that is like the finding's."""
+    origin = evidence.get("origin") or {}
+    name = next((name for name in ORIGIN_STEPS if name in origin), None)
+    if name is None:
+        yield evidence
+        return
+    for place in _places(case, [], origin, count_of(origin[name])):
+        # Where no session has ended, steps are counted from the beginning.
+        later = place - origin[name] if origin["session"] == 1 else 0
+        yield {**evidence, "step": count_of(evidence["step"]) + later, "origin": {**origin, name: place}}
+
+
+def _places(case: TestCase, before: Moves, wanted: Mapping[str, Any], step: int) -> list[int]:
+    """Return after how many steps of a session the next call is the wanted one; `step` for older evidence."""
+    if "step_kind" not in wanted:
+        return [step]
     places = list[int]()
     with _world_after(case, before, A) as world:
         for place in itertools.count():
             call = world.nodes[SESSION].call
-            if evidence["step_kind"] == (call and call.kind.value) and evidence["path"] == (call and call.path):
+            if said_of(call).items() <= wanted.items():
                 places.append(place)
             if call is None:
                 break
             world.step(SESSION)
-    return [[*before, (WRITER_INDEX, place)] for place in sorted(places, key=lambda place: abs(place - step))]
+    return sorted(places, key=lambda place: abs(place - step))
 
 
 def _replay(judge: PowerJudge, finding: Finding, moves: Moves) -> Verdict | None:

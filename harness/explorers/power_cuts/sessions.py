@@ -17,7 +17,7 @@ from tornproof.harness.counterexamples.moves import DIES, EVICTED, GOES_ON
 from tornproof.harness.explorers.power_cuts import points as power_points
 from tornproof.harness.explorers.power_cuts.alike import Alike, needs_of
 from tornproof.harness.explorers.power_cuts.examination import SESSION, Bounds, Facts, Ruling
-from tornproof.harness.explorers.power_cuts.exploration import Found, ModelExploration, Settings
+from tornproof.harness.explorers.power_cuts.exploration import Found, ModelExploration, Settings, said_of
 from tornproof.harness.explorers.power_cuts.judge import PowerJudge
 from tornproof.harness.explorers.power_cuts.trace import CrashPoint, Traces, bounds_of, points_of
 from tornproof.harness.search.crash_world import fail_call, synced_by
@@ -121,7 +121,8 @@ class LaterSessions:
         for point in points:
             kernel = point.kernel.fork()
             kernel.kill(SESSION)
-            if self._run_second(kernel, point.bounds, {"killed_step": point.step, "session": 2}) is not None:
+            origin = {"killed_step": point.step, **said_of(point.next), "session": 2}
+            if self._run_second(kernel, point.bounds, origin) is not None:
                 self._exploration.tally.reached[power_points.CUT_AFTER_KILL] += 1
 
     def explore_second_cut(self, disk: Disk, point: CrashPoint, choice: Choice, facts: Facts) -> None:
@@ -136,7 +137,7 @@ class LaterSessions:
                 return
             self._left -= 1
         self._kinds.add(kind)
-        origin = {"cut_step": point.step, "choice": choice.text(), "session": 2}
+        origin = {"cut_step": point.step, **said_of(point.next), "choice": choice.text(), "session": 2}
         with self._exploration.first_of(SECOND_CUT_PARTS), self._exploration.tracking() as used:
             end = self._run_second(disk.kernel(), point.bounds, origin)
         if end is not None:
@@ -162,13 +163,13 @@ class LaterSessions:
             self._go_on_after_failure(world.fork(), choice)
 
     def _go_on_after_failure(self, world: World, written: FileChoice | None) -> None:
-        step = world.nodes[SESSION].depth
+        failed = {"failed_step": world.nodes[SESSION].depth, **said_of(world.nodes[SESSION].call)}
         fail_call(world, written=written)
         on_disk = {} if written is None else {"written": written.numbers()}
         reached = self._exploration.tally.reached
         with self._exploration.first_of(3):
-            self._kill(world.kernel, bounds_of(world.progress), {"failed_step": step, "process": DIES, **on_disk})
-        origin = {"failed_step": step, "process": GOES_ON, **on_disk, "session": 1}
+            self._kill(world.kernel, bounds_of(world.progress), {**failed, "process": DIES, **on_disk})
+        origin = {**failed, "process": GOES_ON, **on_disk, "session": 1}
         with self._exploration.first_of(2):
             for point in islice(points_of(world, self._exploration.model), 0, None, self._every):
                 reached[power_points.CUT_AFTER_FAILURE] += not self._exploration.is_over

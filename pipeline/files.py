@@ -108,6 +108,10 @@ class Location:
         """Return the same for a process with another working directory."""
         return type(self)(str(self.local.absolute())) if self.is_local else self
 
+    def real(self) -> Self:
+        """Return the same for comparisons: by the path that no link is in, whatever links and `..` led to it."""
+        return type(self)(os.path.realpath(self.path)) if self.is_local else self
+
     def is_below(self, other: Location) -> bool:
         """Return whether it is the other one, or in it."""
         return f"{self.absolute().address}/".startswith(f"{other.absolute().address.rstrip('/')}/")
@@ -278,7 +282,7 @@ def each_once(files: Iterable[Location]) -> Iterator[Location]:
     """Yield each file by the first of its names: links, and paths such as `a/../a`, lead to the same one."""
     known = set()
     for file in files:
-        real = os.path.realpath(file.path) if file.is_local else file.address
+        real = file.real()
         if real not in known:
             known.add(real)
             yield file

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 from tornproof.impl.errors import StorageError, TornproofError
+from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.pipeline.files import Location, each_once, location_of
 from tornproof.pipeline.ingest.values import LINE_BYTES_MAX, LineRejectedError, Reason, parse_frame
 
@@ -53,10 +55,10 @@ class Reject:
 def find_sources(paths: Sequence[str], *, outside: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the files to read, each once: each path or address, or what lies below it with a known suffix, by name.
 
-    Paths are absolute. Files in the directories `outside` are not sources: rejects have such a suffix, too.
-    Raises SourceUnreadableError if there is none.
+    Paths are absolute. What lies below a directory is no source in the directories `outside`, nor in a table on this
+    machine: rejects have such a suffix, too. Raises SourceUnreadableError if there is none.
     """
-    left_out = [location_of(directory).absolute() for directory in outside]
+    is_left_out = _left_out(outside)
     found: list[Location] = []
     for given in paths:
         place = location_of(given).absolute()
@@ -72,11 +74,29 @@ def find_sources(paths: Sequence[str], *, outside: Sequence[str] = ()) -> tuple[
         if size_bytes is None:
             raise SourceUnreadableError(f"{given}: is not there")
         files = [file for file, _ in below if file.name.endswith(SUFFIXES)]
-        inside = [file for file in files if not any(map(file.is_below, left_out))]
-        if not inside:
-            raise SourceUnreadableError(f"{given}: holds no file called *{', *'.join(SUFFIXES)}")
-        found += inside
+        with _unreadable():
+            kept = [file for file in files if not is_left_out(file)]
+        if not kept:
+            but = " but those of tables and rejects" if files else ""
+            raise SourceUnreadableError(f"{given}: holds no file called *{', *'.join(SUFFIXES)}{but}")
+        found += kept
     return tuple(map(str, each_once(found)))
+
+
+def _left_out(outside: Sequence[str]) -> Callable[[Location], bool]:
+    """Return whether a file is in one of some directories, or in any table, whatever links lead to it."""
+    directories = [location_of(directory).real() for directory in outside]
+
+    @functools.cache
+    def holds_table(directory: Location) -> bool:
+        return (directory / TXN_FILE).is_file()
+
+    def is_left_out(file: Location) -> bool:
+        real = file.real()
+        above = map(location_of, real.local.parents) if real.is_local else ()
+        return any(map(real.is_below, directories)) or any(map(holds_table, above))
+
+    return is_left_out
 
 
 @contextmanager

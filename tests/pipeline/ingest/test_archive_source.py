@@ -128,6 +128,36 @@ def test_directories_are_searched_and_files_are_taken_by_any_name(tmp_path: Path
     assert find_sources([str(tmp_path / "in")], outside=[str(tmp_path / "in" / "deep")]) == tuple(inside[:3])
 
 
+def test_directories_to_leave_out_are_left_out_whatever_links_and_paths_lead_to_them(tmp_path: Path) -> None:
+    """Paths were compared as they were spelled, so that the rejects of a run were sources of the next one."""
+    (tmp_path / "in" / "table").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("in")
+    source, _ = (written(tmp_path / "in" / name, b"") for name in ("a.jsonl", "table/rejects.jsonl"))
+    for given, outside in (
+        (tmp_path / "in", f"{tmp_path}/in/../in/table"),
+        (tmp_path / "in", f"{tmp_path}/link/table"),
+        (tmp_path / "link", f"{tmp_path}/in/table"),
+    ):
+        assert [Path(found).resolve() for found in find_sources([str(given)], outside=[outside])] == [source]
+
+
+def test_files_in_tables_are_no_sources_unless_they_are_named_themselves(tmp_path: Path) -> None:
+    """Rejects of another table in the same directory were archived, and gave a new table their columns."""
+    archived = tmp_path / "in" / "table" / "_archive"
+    archived.mkdir(parents=True)
+    (tmp_path / "in" / "_archive").mkdir()
+    rejects = written(archived / "rejects-000000001.jsonl", b"")
+    for name in ("table/_txn", "table/notes.jsonl"):
+        written(tmp_path / "in" / name, b"")
+    with pytest.raises(SourceUnreadableError, match=r"holds no file called .* but those of tables and rejects$"):
+        find_sources([str(tmp_path / "in")])
+    source = written(tmp_path / "in" / "_archive" / "a.jsonl", b"")
+    (tmp_path / "in" / "link").symlink_to(archived)
+    (tmp_path / "in" / "link.jsonl").symlink_to(rejects)
+    assert find_sources([str(tmp_path / "in")]) == (str(source),)
+    assert find_sources([str(rejects)]) == (str(rejects),)
+
+
 def test_sources_are_there_once_whatever_links_and_paths_lead_to_them(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text("{}")
     (tmp_path / "b.jsonl").symlink_to("a.jsonl")

@@ -112,18 +112,21 @@ def sample_frames(paths: Sequence[str], line_count: int) -> Iterator[dict[str, A
     """Yield the objects among the first lines of files spread evenly over all; raises SourceUnreadableError."""
     step = -(-len(paths) // SAMPLE_FILES_MAX)
     for path in paths[::step]:
-        left = line_count
-        for block in Lines(path, block_bytes=SAMPLE_BLOCK_BYTES):
-            lines = block.text.split(b"\n")[:left] if isinstance(block, Block) else []
-            for line in lines:
-                if line.strip(BLANKS):
-                    try:
-                        yield parse_frame(line)
-                    except LineRejectedError:
-                        continue
-            left -= len(lines)
-            if left <= 0:
+        lines = Lines(path, block_bytes=SAMPLE_BLOCK_BYTES)
+        for block in lines:
+            if isinstance(block, Block):
+                # What follows the end of the last line is no line.
+                texts = block.text.removesuffix(b"\n").split(b"\n")
+                yield from _frames(texts[: line_count + 1 - block.first_line])
+            if lines.line_count >= line_count:
                 break
+
+
+def _frames(lines: Sequence[bytes]) -> Iterator[dict[str, Any]]:
+    for line in lines:
+        if line.strip(BLANKS):
+            with suppress(LineRejectedError):
+                yield parse_frame(line)
 
 
 def digest_of(path: str | Location) -> str:

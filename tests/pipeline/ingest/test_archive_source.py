@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tornproof.pipeline.ingest import source as archive_source
+from tornproof.pipeline.ingest import values as archive_values
 from tornproof.pipeline.ingest.source import (
     Block,
     Lines,
@@ -15,6 +16,7 @@ from tornproof.pipeline.ingest.source import (
     SourceUnreadableError,
     digest_of,
     find_sources,
+    sample_frames,
     task_groups,
 )
 from tornproof.pipeline.ingest.values import Reason
@@ -115,6 +117,23 @@ def test_a_line_that_is_too_long_is_passed_over_with_little_memory(
 def test_empty_files_have_no_lines(tmp_path: Path) -> None:
     for name, content in (("a", b""), ("b.gz", b""), ("c.gz", gzip.compress(b""))):
         assert read(written(tmp_path / name, content)) == (b"", [], 0)
+
+
+@pytest.mark.parametrize("ending", [b"", b"\n"], ids=["no last line end", "last line end"])
+def test_a_sample_has_the_first_lines_whatever_the_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: bytes
+) -> None:
+    """Each block of 1 MiB counted as one line more than it has, and a line that is too long did not count."""
+    for module in (archive_source, archive_values):
+        monkeypatch.setattr(module, "LINE_BYTES_MAX", 20)
+    lines = [b'{"a": 1}', b"x" * 50, b"bad", b"", b'{"a": 5}', b'{"a": 6}', b'{"a": 7}']
+    path = str(written(tmp_path / "a.jsonl", b"\n".join(lines) + ending))
+    for size_bytes in (1, 9, 30, 1000):
+        monkeypatch.setattr(archive_source, "READ_BYTES", size_bytes)
+        monkeypatch.setattr(archive_source, "SAMPLE_BLOCK_BYTES", size_bytes)
+        for count in range(1, 10):
+            expected = [number for number in (1, 5, 6, 7) if number <= count]
+            assert [frame["a"] for frame in sample_frames([path], count)] == expected
 
 
 def test_directories_are_searched_and_files_are_taken_by_any_name(tmp_path: Path) -> None:

@@ -269,10 +269,10 @@ def is_hidden(name: str) -> bool:
     return name.startswith((".", "_"))
 
 
-def is_utf8(name: str) -> bool:
-    """Return whether a name is text in UTF-8, as names on this machine need not be."""
+def is_utf8(text: str) -> bool:
+    """Return whether a text can be written in UTF-8, as names on this machine, and texts of JSON, need not be."""
     try:
-        name.encode()
+        text.encode()
     except UnicodeEncodeError:
         return False
     return True

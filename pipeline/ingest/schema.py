@@ -18,6 +18,7 @@ from tornproof.impl.table.partition_schema import physical_form
 from tornproof.impl.types.arrow import arrow_type, is_nullable
 from tornproof.impl.types.names import type_name
 from tornproof.impl.types.questdb import DESIGNATED, ELEMENT_TAG, TypeTag
+from tornproof.pipeline.files import is_utf8
 
 TIMESTAMP_NAMES = ("timestamp", "ts", "time")
 DOUBLES = ELEMENT_TAG.put(TypeTag.ARRAY, TypeTag.DOUBLE)
@@ -166,7 +167,7 @@ def column_name(keys: Keys) -> str:
     """Return the column name of a value: its keys joined by `_`, which also replaces invalid characters."""
     joined = SEPARATOR.join(keys)
     name = "".join(SEPARATOR if char in NAME_CHARACTERS_REJECTED else char for char in joined)
-    return name[:NAME_LENGTH_MAX].encode("utf-8", "replace").decode() or SEPARATOR
+    return name[:NAME_LENGTH_MAX] or SEPARATOR
 
 
 def timestamp_name(columns: Sequence[ArchiveColumn], asked: str | None) -> str:
@@ -188,6 +189,8 @@ def timestamp_name(columns: Sequence[ArchiveColumn], asked: str | None) -> str:
 def _given(document: Mapping[str, Any], above: Keys) -> Iterator[ArchiveColumn]:
     for name, value in document.items():
         keys = (*above, *name.split("."))
+        if not is_utf8(name):
+            raise SchemaRejectedError(f"{name!r}: a name is text in UTF-8")
         if isinstance(value, Mapping):
             yield from _given(value, keys)
         elif not isinstance(value, str) or value.upper() not in TYPES:
@@ -197,7 +200,10 @@ def _given(document: Mapping[str, Any], above: Keys) -> Iterator[ArchiveColumn]:
 
 
 def _leaves(frame: Mapping[str, Any], above: Keys) -> Iterator[tuple[Keys, Any]]:
+    """Yield the values of a frame that may be in columns: with half of a surrogate pair, a key can be no name."""
     for key, value in frame.items():
+        if not is_utf8(key):
+            continue
         if isinstance(value, Mapping):
             yield from _leaves(value, (*above, key))
         else:

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from tornproof.impl.types.names import type_name
 from tornproof.impl.types.questdb import TypeTag
+from tornproof.pipeline.files import is_utf8
 from tornproof.pipeline.ingest.schema import DOUBLES, LONGS, ArchiveColumn, ArchiveSchema
 
 LINE_BYTES_MAX = 16 << 20
@@ -159,7 +160,7 @@ def _value(column: ArchiveColumn, value: Any, *, is_designated: bool) -> Any:
                 return number
         case TypeTag.STRING | TypeTag.VARCHAR if isinstance(value, str | list | dict):
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-            if _has_no_lone_surrogate(text):
+            if is_utf8(text):
                 return text
         case code if code == DOUBLES and isinstance(value, list):
             numbers = [None if each is None else _finite(each) for each in value]
@@ -220,14 +221,6 @@ def _finite(value: Any) -> float | None:
     except OverflowError:
         return None
     return number if np.isfinite(number) else None
-
-
-def _has_no_lone_surrogate(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

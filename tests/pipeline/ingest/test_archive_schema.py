@@ -85,6 +85,16 @@ def test_the_designated_timestamp_is_the_one_asked_for_or_the_first_usual_one() 
     assert infer_schema([frame], "gps.at").timestamp == "gps_at"
 
 
+def test_keys_with_half_of_a_surrogate_pair_are_no_columns(tmp_path: Path) -> None:
+    """One such line ended a dry run in an error of Python, and else refused the archive of all others."""
+    frame = {"ts": 1, "a\ud800": 1, "gps": {"\udc00": 2, "lat": 1.5}, "b\ud800": {"c": 1}, "\U0001f600": 3}
+    assert inferred(frame) == {"ts=ts": "TIMESTAMP", "gps_lat=gps.lat": "DOUBLE", "\U0001f600=\U0001f600": "LONG"}
+    path = tmp_path / "s.json"
+    path.write_text('{"ts": "TIMESTAMP", "a\\ud800": "LONG"}')
+    with pytest.raises(SchemaRejectedError, match=r"s\.json: 'a\\ud800': a name is text in UTF-8"):
+        read_schema_file(path, None)
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [

@@ -102,6 +102,13 @@ def without_spark(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(archive, name, lambda spark: 1)
 
 
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_line_with_a_key_that_is_no_text_is_one_reject(without_spark: Any, position: Path, dry_run: bool) -> None:
+    put(position, "a.jsonl", b'{"ts": 1704067200}\n{"ts": 1704067200, "a\\ud800": 1}\n')
+    report = run(without_spark, position, ArchiveSettings(dry_run=dry_run))
+    assert (report.total("row_count"), dict(report.reject_counts)) == (1, {"unknown key": 1})
+
+
 def bad(count: int) -> bytes:
     return b'{"ts": 1704067200}\n' + b"bad\n" * count
 

@@ -105,6 +105,7 @@ def only_reject(line: bytes) -> tuple[int, Reason]:
         (b'{"ts": 1704067200, "o": {"x": {}}}', Reason.WRONG_TYPE),
         (b'{"ts": 1704067200, "q": 1}', Reason.UNKNOWN_KEY),
         (b'{"ts": 1704067200, "o": {"q": 1}}', Reason.UNKNOWN_KEY),
+        (b'{"ts": 1704067200, "q\\ud800": 1}', Reason.UNKNOWN_KEY),
         (b'{"ts": 1704067200, "l": 1, "l": 1}', Reason.KEY_TWICE),
         (b'{"ts": 1704067200, "v": "\xff"}', Reason.BAD_UTF8),
         (b'{"ts": 1704067200, "v": "\xed\xa0\x80"}', Reason.BAD_UTF8),

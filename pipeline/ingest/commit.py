@@ -48,7 +48,7 @@ class UnsettledRunError(TornproofError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEntry:
-    """The entry of a run: the version with its rows, its sources as documents with a `digest`, its columns' keys.
+    """The entry of a run: the version with its rows, its sources as documents with a `digest`, the known keys.
 
     `partition_table_version` is that of its version, unless an earlier release wrote the entry.
     """

@@ -138,7 +138,7 @@ class _Job:
         rejects_path = self._keep_rejects(sources, archive)
         entry = archive.publish(
             sources=[_document(each) for each in sources],
-            keys={column.name: column.keys for column in schema.columns},
+            keys={column.name: column.keys for column in schema.columns if not column.assumed},
             prepared=prepared,
             rows=self._rows(in_place, schema),
         )

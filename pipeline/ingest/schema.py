@@ -39,11 +39,15 @@ class SchemaRejectedError(TornproofError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveColumn:
-    """A column of the table, its QuestDB type code without flags, and the keys of its value in a frame."""
+    """A column of the table, its QuestDB type code without flags, and the keys of its value in a frame.
+
+    The keys are `assumed` to be the column's name as long as no schema, frame or earlier run has told them.
+    """
 
     name: str
     keys: Keys
     type: int
+    assumed: bool = False
 
     @property
     def arrow(self) -> pa.DataType:
@@ -141,7 +145,7 @@ def infer_columns(frames: Iterable[Mapping[str, Any]]) -> list[ArchiveColumn]:
 
 
 def schema_of_table(metadata: TableMetadata, keys_of: Mapping[str, Keys], asked: str | None = None) -> ArchiveSchema:
-    """Return the columns of a table that exists; `keys_of` has the keys by column, by default its name.
+    """Return the columns of a table that exists; `keys_of` has the known keys by column.
 
     Raises SchemaRejectedError for tables that an archive cannot add to, and if another designated timestamp than the
     table's is asked for.
@@ -155,7 +159,12 @@ def schema_of_table(metadata: TableMetadata, keys_of: Mapping[str, Keys], asked:
     if timestamp is None:
         raise SchemaRejectedError("the table has no designated timestamp")
     columns = [
-        ArchiveColumn(name=column.name, keys=keys_of.get(column.name, (column.name,)), type=column.type)
+        ArchiveColumn(
+            name=column.name,
+            keys=keys_of.get(column.name, (column.name,)),
+            type=column.type,
+            assumed=column.name not in keys_of,
+        )
         for column in metadata.columns
     ]
     if asked is not None and timestamp_name(columns, asked) != timestamp:

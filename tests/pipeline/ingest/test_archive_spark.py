@@ -12,6 +12,7 @@ from command_line import run_here
 from pyspark.sql import SparkSession
 from real_tables import rows_of, snapshot_of, verified
 
+from tornproof.api.tables import create
 from tornproof.impl.table.metadata_file import PartitionBy
 from tornproof.impl.write.table_writer import TableWriter
 from tornproof.pipeline.ingest import job as archive
@@ -107,6 +108,31 @@ def test_a_line_with_a_key_that_is_no_text_is_one_reject(without_spark: Any, pos
     put(position, "a.jsonl", b'{"ts": 1704067200}\n{"ts": 1704067200, "a\\ud800": 1}\n')
     report = run(without_spark, position, ArchiveSettings(dry_run=dry_run))
     assert (report.total("row_count"), dict(report.reject_counts)) == (1, {"unknown key": 1})
+
+
+@pytest.mark.parametrize("order", [(0, 1, 1), (1, 0, 1)])
+def test_keys_that_no_line_has_shown_are_those_of_the_first_line_that_does(
+    without_spark: Any, position: Path, order: tuple[int, ...]
+) -> None:
+    """A run recorded the names of all columns as their keys, also where it had seen none of their values."""
+    create(position / "table", {"ts": "TIMESTAMP", "gps_lat": "DOUBLE"}, timestamp="ts")
+    lines = [{"ts": 1704067200}, {"ts": 1704067200, "gps": {"lat": 1.5}}]
+    settings = ArchiveSettings(allow_parquet_last=True)
+    for number, which in enumerate(order):
+        put(position, f"{number}.jsonl", json.dumps(lines[which]).encode() + b"\n" * (number + 1))
+        report = run(without_spark, position, settings)
+        assert (report.total("row_count"), report.reject_counts) == (1, {})
+
+
+def test_a_schema_of_some_columns_leaves_the_known_keys_of_the_others(without_spark: Any, position: Path) -> None:
+    put(position, "a.jsonl", frames(range(3)))
+    run(without_spark, position)
+    (position / "s.toml").write_text('ts = "TIMESTAMP"\n')
+    put(position, "b.jsonl", b'{"ts": 1704067200}\n')
+    run(without_spark, position, ArchiveSettings(schema=read_schema_file(position / "s.toml", None)))
+    put(position, "c.jsonl", b'{"ts": 1704067200}\n' * 1_000 + frames(range(5)))
+    report = run(without_spark, position)
+    assert (report.total("row_count"), report.reject_counts) == (1_005, {})
 
 
 def bad(count: int) -> bytes:

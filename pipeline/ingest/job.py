@@ -160,11 +160,11 @@ class _Job:
             return given or infer_schema(sample, self.settings.timestamp)
         if table.metadata is None:
             raise SchemaRejectedError(f"{self.path}: the table has no _meta, so its columns are not known")
-        known: dict[str, Keys] = {
-            column.name: column.keys for column in (given.columns if given else infer_columns(sample))
-        }
+        recorded: dict[str, Keys] = {}
         for entry in ingested(self.storage, self.path):
-            known |= {name: tuple(keys) for name, keys in entry.keys.items()} if given is None else {}
+            recorded |= {name: tuple(keys) for name, keys in entry.keys.items()}
+        told = {column.name: column.keys for column in (given.columns if given else infer_columns(sample))}
+        known = recorded | told if given else told | recorded
         schema = schema_of_table(table.metadata, known, self.settings.timestamp)
         types = {column.name: column.type for column in schema.columns}
         for column in given.columns if given else ():

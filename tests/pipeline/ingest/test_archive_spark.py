@@ -125,14 +125,24 @@ def test_keys_that_no_line_has_shown_are_those_of_the_first_line_that_does(
 
 
 def test_a_schema_of_some_columns_leaves_the_known_keys_of_the_others(without_spark: Any, position: Path) -> None:
+    """Their names were taken for their keys, in that run and in all runs after it."""
+    (position / "s.toml").write_text('ts = "TIMESTAMP"\n')
+    with_schema = ArchiveSettings(schema=read_schema_file(position / "s.toml", None))
+    for number, settings in enumerate((HOURLY, with_schema, HOURLY)):
+        put(position, f"{number}.jsonl", b'{"ts": 1704067200}\n' * 1_000 * number + frames(range(5)))
+        report = run(without_spark, position, settings)
+        assert (report.total("row_count"), report.reject_counts) == (1_000 * number + 5, {})
+
+
+def test_a_schema_says_other_keys_than_earlier_runs(without_spark: Any, position: Path) -> None:
     put(position, "a.jsonl", frames(range(3)))
     run(without_spark, position)
-    (position / "s.toml").write_text('ts = "TIMESTAMP"\n')
-    put(position, "b.jsonl", b'{"ts": 1704067200}\n')
-    run(without_spark, position, ArchiveSettings(schema=read_schema_file(position / "s.toml", None)))
-    put(position, "c.jsonl", b'{"ts": 1704067200}\n' * 1_000 + frames(range(5)))
-    report = run(without_spark, position)
-    assert (report.total("row_count"), report.reject_counts) == (1_005, {})
+    (position / "s.toml").write_text('ts = "TIMESTAMP"\ngps_lat = "DOUBLE"\n')
+    with_schema = ArchiveSettings(schema=read_schema_file(position / "s.toml", None))
+    for number, settings in enumerate((with_schema, HOURLY)):
+        put(position, f"{number}.jsonl", b'{"ts": 1704067200, "gps_lat": 1.5}\n' * (number + 1))
+        report = run(without_spark, position, settings)
+        assert (report.total("row_count"), report.reject_counts) == (number + 1, {})
 
 
 def bad(count: int) -> bytes:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import TypeAlias
 from urllib.parse import unquote
@@ -59,8 +60,9 @@ def key_columns(
     """
     keys: dict[str, list[pa.DataType]] = {}
     below: dict[Location, dict[str, str | None]] = {}
+    tops = _tops(files, paths)
     for file, metadata in files.items():
-        below[file] = _in_directories(file, paths)
+        below[file] = _in_directories(file, tops)
         for field in metadata.schema.to_arrow_schema():
             if field.name not in NAMES and field.name not in below[file]:
                 keys.setdefault(field.name, []).append(_of_values(field.type))
@@ -70,16 +72,33 @@ def key_columns(
     return {name: list(dict.fromkeys(types)) for name, types in keys.items()}, below
 
 
-def _in_directories(file: Location, paths: Sequence[Location]) -> dict[str, str | None]:
-    """Return the columns in the names of a file's directories."""
-    found: dict[str, str | None] = {}
-    for path in paths:
-        if file.is_below(path):
-            parts = [part for part in file.relative_to(path).split("/")[:-1] if "=" in part]
-            if not all(map(is_utf8, parts)):
-                raise UnreadableEventsError(f"{file}: the name of a directory with = is a key, and no text in UTF-8")
-            pairs = (part.partition("=") for part in parts)
-            found = {name: None if text == NO_VALUE else unquote(text) for name, _, text in pairs}
+def _tops(files: Container[Location], paths: Sequence[Location]) -> dict[Location, Location]:
+    """Return for each path the directory from which on names of directories are keys of its files.
+
+    Of several paths, such as `events/fault=*`, their own last names are keys, too, as far as they are below a directory
+    that holds them all: the histories are those of `events`. What a single path is called tells no histories apart.
+    """
+    names = {path: path.address.rstrip("/").split("/") for path in paths}
+    levels = zip(*names.values(), strict=False)
+    shared = len(list(itertools.takewhile(lambda level: len(set(level)) == 1, levels)))
+    tops = {}
+    for path, own in names.items():
+        end = len(own) - (path in files)
+        while end > shared and "=" in own[end - 1]:
+            end -= 1
+        tops[path] = replace(path, address="/".join(own[:end]) or "/")
+    return tops
+
+
+def _in_directories(file: Location, tops: Mapping[Location, Location]) -> dict[str, str | None]:
+    """Return the columns in the names of a file's directories, from the highest directory on of the paths to it."""
+    own = (top for path, top in tops.items() if file.is_below(path))
+    top = min(own, key=lambda each: len(each.address))
+    parts = [part for part in file.relative_to(top).split("/")[:-1] if "=" in part]
+    if not all(map(is_utf8, parts)):
+        raise UnreadableEventsError(f"{file}: the name of a directory with = is a key, and no text in UTF-8")
+    pairs = (part.partition("=") for part in parts)
+    found = {name: None if text == NO_VALUE else unquote(text) for name, _, text in pairs}
     if of_events := [name for name in found if name in NAMES]:
         raise UnreadableEventsError(f"{file}: the directory {of_events[0]}=… is called like a column of events")
     return found

@@ -380,6 +380,50 @@ def test_keys_in_names_of_some_directories_are_null_or_columns_in_others(tmp_pat
 
 
 @pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (["events/k=*"], [{"k": "1"}, {"k": "1", "j": "5"}, {"k": "2"}]),
+        (["events/k=*/*.parquet", "events/k=1/j=5"], [{"k": "1"}, {"k": "1", "j": "5"}, {"k": "2"}]),
+        (["events", "events/k=1", "events/k=1/j=5"], [{"k": "1"}, {"k": "1", "j": "5"}, {"k": "2"}]),
+        (["events/k=1/j=5", "other"], [{"k": "1", "j": "5"}, {}]),
+        (["events/k=1/*"], [{}, {"j": "5"}]),
+        (["events/k=1/j=5", "events/k=1/j=5/a.parquet"], [{}]),
+        (["events/k=1/j=5/"], [{}]),
+        (["events/k=1/b.parquet"], [{}]),
+        (["far=1/deep", "far=2/deep"], [{}, {}]),
+        (["client=1", "events/k=2"], None),
+        (["client=1"], [{}]),
+    ],
+    ids=lambda each: " ".join(each) if isinstance(each, list) and isinstance(each[0], str) else "",
+)
+def test_several_paths_are_told_apart_by_their_last_names_as_below_the_directory_of_them_all(
+    tmp_path: Path, given: list[str], expected: list[dict[str, str]] | None
+) -> None:
+    """The histories of `events/k=*` were taken for one, which was UNKNOWN."""
+    names = (
+        "events/k=1/j=5/a",
+        "events/k=1/b",
+        "events/k=2/c",
+        "other/d",
+        "far=1/deep/e",
+        "far=2/deep/f",
+        "client=1/g",
+    )
+    for name in names:
+        path = tmp_path / f"{name}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(to_arrow(correct_history(7)[:1]), path)
+    paths = [path for pattern in given for path in sorted(tmp_path.glob(pattern))]
+    if expected is None:
+        with pytest.raises(UnreadableEventsError, match="the directory client=… is called like a column of events"):
+            open_dataset(paths)
+    else:
+        dataset = open_dataset(paths)
+        assert [dataset.below[file] for file in sorted(dataset.files)] == expected
+        assert set(dataset.keys) == {key for keys in expected for key in keys}
+
+
+@pytest.mark.parametrize(
     ("files", "words"),
     [
         ({"k=1/client=x/a.parquet": None}, "the directory client=… is called like a column of events"),

@@ -13,7 +13,7 @@ import msgspec
 
 from tornproof.impl import limits
 from tornproof.impl.errors import StorageError, TornproofError
-from tornproof.impl.storage.interface import EntryKind, OpenMode, Storage, StorageReason
+from tornproof.impl.storage.interface import EntryKind, OpenMode, ReadableStorage, Storage, StorageReason
 from tornproof.impl.table.column_versions import CV_FILE, NEW_FILE_BYTES
 from tornproof.impl.table.metadata_file import (
     META_FILE,
@@ -198,10 +198,17 @@ def _check_name(whose: str, name: str) -> None:
         raise TableRejectedError(f"{whose} cannot be called {name!r}: {error.reason}") from error
 
 
+def is_left_over(storage: ReadableStorage, path: str, symbols: Sequence[TableColumn] = ()) -> bool:
+    """Return whether a path is a directory with nothing but files of an interrupted creation, or empty.
+
+    `symbols` are the SYMBOL columns of the table.
+    """
+    own = OWN_FILES | {f"{column.name}.{kind}" for column in symbols for kind in DICTIONARY_FILES}
+    return storage.kind(path) is EntryKind.DIRECTORY and own.issuperset(storage.listdir(path))
+
+
 def _make_directory(storage: Storage, path: str, metadata: TableMetadata) -> None:
-    own = OWN_FILES | {f"{column.name}.{kind}" for column in _symbols(metadata) for kind in DICTIONARY_FILES}
-    is_left_over = storage.kind(path) is EntryKind.DIRECTORY and own.issuperset(storage.listdir(path))
-    if not is_left_over:
+    if not is_left_over(storage, path, _symbols(metadata)):
         storage.mkdir(path)
 
 

@@ -21,7 +21,7 @@ from tornproof.impl.errors import StorageError
 from tornproof.impl.storage.file_pieces import pieces_of
 from tornproof.impl.storage.interface import EntryKind, Storage
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
-from tornproof.impl.table.create import NewColumn, create_table
+from tornproof.impl.table.create import NewColumn, create_table, is_left_over
 from tornproof.impl.table.metadata_file import PartitionBy, TableMetadata
 from tornproof.impl.table.partition_names import directory_names, interval_start
 from tornproof.impl.table.table import Table, open_table
@@ -91,7 +91,7 @@ class _Job:
     def run(self, paths: Sequence[str]) -> ArchiveReport:
         digests = self._on_executors("hashing files", digest_of, [*map(location_of, paths)], groups=task_groups(paths))
         found = dict(zip(paths, digests, strict=True))
-        table = open_table(self.storage, self.path) if self.storage.kind(self.path) is not EntryKind.MISSING else None
+        table = self._existing_table()
         new, skipped = unseen(found, ingested(self.storage, self.path) if table else ())
         if not new:
             version = table.transaction().version if table else None
@@ -117,6 +117,12 @@ class _Job:
                 return self._add(archive, new, skipped, schema)
             finally:
                 self._clear(archive)
+
+    def _existing_table(self) -> Table | None:
+        """Return the table, or None if it is still to be created; raises NotATableError for a foreign directory."""
+        # What a killed run left while it created the table is no table yet, and `create_table` takes it.
+        is_new = self.storage.kind(self.path) is EntryKind.MISSING or is_left_over(self.storage, self.path)
+        return None if is_new else open_table(self.storage, self.path)
 
     def _add(
         self, archive: ArchiveTable, new: Mapping[str, str], skipped: Mapping[str, str], schema: ArchiveSchema

@@ -13,6 +13,9 @@ from pyspark.sql import SparkSession
 from real_tables import rows_of, snapshot_of, verified
 
 from tornproof.api.tables import create
+from tornproof.harness.simulator.filesystem.intercept import STEPS, Answer, Call, CallKind, InterceptedStorage, Run
+from tornproof.impl.errors import NotATableError, StorageError
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.metadata_file import PartitionBy
 from tornproof.impl.write.table_writer import TableWriter
 from tornproof.pipeline.ingest import job as archive
@@ -151,6 +154,56 @@ def bad(count: int) -> bytes:
 
 def reject_counts(folder: Path) -> dict[str, int]:
     return {file.name: len(file.read_text().splitlines()) for file in sorted(folder.iterdir())}
+
+
+class KilledBefore(InterceptedStorage):
+    """The storage of a process that is killed before it renames a file of this name: nothing changes from then on."""
+
+    def __init__(self, renamed: str) -> None:
+        super().__init__(OperatingSystemStorage())
+        self._renamed = renamed
+        self._is_killed = False
+
+    def intercept(self, call: Call, run: Run[Answer]) -> Answer:
+        self._is_killed |= call.kind is CallKind.RENAME and Path(call.path).name == self._renamed
+        if self._is_killed and call.kind in STEPS:
+            raise StorageError(file=call.path, operation=call.kind, reason="killed")
+        return run()
+
+
+def run_killed_before(renamed: str, source: Path, table: Path, settings: ArchiveSettings = HOURLY) -> None:
+    job = archive._Job(None, str(table), settings, lambda *_: None, KilledBefore(renamed))  # type: ignore[arg-type]
+    with pytest.raises(StorageError, match="killed"):
+        job.run([str(source)])
+
+
+def test_a_run_that_was_killed_while_it_created_its_table_can_be_repeated(without_spark: Any, tmp_path: Path) -> None:
+    """The directory without `_txn` was refused as no table, whenever the command was repeated."""
+    source, table = tmp_path / "a.jsonl", tmp_path / "table"
+    source.write_bytes(frames(range(10)))
+    run_killed_before("_txn.new", source, table)
+    assert not (table / "_txn").exists()
+    left = sorted(table.iterdir())
+    dry_run = ArchiveSettings(dry_run=True)
+    assert run_archive(without_spark, [str(source)], str(table), dry_run).total("row_count") == 10
+    assert sorted(table.iterdir()) == left
+    assert run_archive(without_spark, [str(source)], str(table), HOURLY).version == 1
+    assert numbers_of(tmp_path) == list(range(10))
+
+
+def test_an_empty_directory_becomes_a_table_and_one_with_other_files_is_refused_also_by_a_dry_run(
+    without_spark: Any, tmp_path: Path
+) -> None:
+    source, table = tmp_path / "a.jsonl", tmp_path / "table"
+    source.write_bytes(frames(range(10)))
+    table.mkdir()
+    (table / "notes.txt").touch()
+    for settings in (HOURLY, ArchiveSettings(dry_run=True)):
+        with pytest.raises(NotATableError, match="it holds no _txn"):
+            run_archive(without_spark, [str(source)], str(table), settings)
+    assert [file.name for file in table.iterdir()] == ["notes.txt"]
+    (table / "notes.txt").unlink()
+    assert run_archive(without_spark, [str(source)], str(table), HOURLY).version == 1
 
 
 def test_rejects_of_tables_of_one_name_are_all_kept_in_a_folder_of_both(without_spark: Any, tmp_path: Path) -> None:

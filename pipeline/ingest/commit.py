@@ -84,6 +84,16 @@ def ingested(storage: ReadableStorage, table_path: str) -> tuple[RunEntry, ...]:
     return tuple(sorted(entries, key=lambda entry: entry.number))
 
 
+def has_leftovers(storage: ReadableStorage, table_path: str) -> bool:
+    """Return whether a run that was killed, or is at work, has a pending entry, a spool or unfinished files."""
+    directory = f"{table_path}/{ARCHIVE_DIRECTORY}"
+    if storage.kind(directory) is not EntryKind.DIRECTORY:
+        return False
+    names = storage.listdir(directory)
+    unfinished = (name for name in (*names, *storage.listdir(table_path)) if name.endswith(INPROGRESS))
+    return SPOOL_DIRECTORY in names or any(name.endswith(PENDING) for name in names) or any(unfinished)
+
+
 @contextmanager
 def open_archive(
     storage: Storage,

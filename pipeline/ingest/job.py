@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -32,6 +32,7 @@ from tornproof.pipeline.ingest.build import BuildTask, MergeTask, build_partitio
 from tornproof.pipeline.ingest.commit import (
     INPROGRESS,
     ArchiveTable,
+    has_leftovers,
     ingested,
     open_archive,
     published_file,
@@ -89,9 +90,13 @@ class _Job:
     storage: Storage = field(default_factory=OperatingSystemStorage)
 
     def run(self, paths: Sequence[str]) -> ArchiveReport:
+        table = self._existing_table()
+        if table and not self.settings.dry_run and has_leftovers(self.storage, self.path):
+            # At once, even if no file is new: after a commit of another writer nobody could decide about a pending run.
+            with self._opened():
+                pass
         digests = self._on_executors("hashing files", digest_of, [*map(location_of, paths)], groups=task_groups(paths))
         found = dict(zip(paths, digests, strict=True))
-        table = self._existing_table()
         new, skipped = unseen(found, ingested(self.storage, self.path) if table else ())
         if not new:
             version = table.transaction().version if table else None
@@ -104,13 +109,7 @@ class _Job:
             columns = [NewColumn(name=column.name, type=column.type) for column in schema.columns]
             by = self.settings.partition_by
             create_table(self.storage, self.path, columns, timestamp=schema.timestamp, partition_by=by)
-        with open_archive(
-            self.storage,
-            self.path,
-            self.settings.options,
-            force=self.settings.force,
-            allow_parquet_last=self.settings.allow_parquet_last,
-        ) as archive:
+        with self._opened() as archive:
             # Another run may have been committed in between.
             new, skipped = unseen(found, archive.entries)
             try:
@@ -123,6 +122,15 @@ class _Job:
         # What a killed run left while it created the table is no table yet, and `create_table` takes it.
         is_new = self.storage.kind(self.path) is EntryKind.MISSING or is_left_over(self.storage, self.path)
         return None if is_new else open_table(self.storage, self.path)
+
+    def _opened(self) -> AbstractContextManager[ArchiveTable]:
+        return open_archive(
+            self.storage,
+            self.path,
+            self.settings.options,
+            force=self.settings.force,
+            allow_parquet_last=self.settings.allow_parquet_last,
+        )
 
     def _add(
         self, archive: ArchiveTable, new: Mapping[str, str], skipped: Mapping[str, str], schema: ArchiveSchema

@@ -14,10 +14,10 @@ from real_tables import rows_of, snapshot_of, verified
 
 from tornproof.api.tables import create
 from tornproof.harness.simulator.filesystem.intercept import STEPS, Answer, Call, CallKind, InterceptedStorage, Run
-from tornproof.impl.errors import NotATableError, StorageError
+from tornproof.impl.errors import BusyError, NotATableError, StorageError
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.metadata_file import PartitionBy
-from tornproof.impl.write.table_writer import TableWriter
+from tornproof.impl.write.table_writer import TableWriter, open_writer
 from tornproof.pipeline.ingest import job as archive
 from tornproof.pipeline.ingest.build import BuildTask, build_partition
 from tornproof.pipeline.ingest.job import run_archive
@@ -204,6 +204,54 @@ def test_an_empty_directory_becomes_a_table_and_one_with_other_files_is_refused_
     assert [file.name for file in table.iterdir()] == ["notes.txt"]
     (table / "notes.txt").unlink()
     assert run_archive(without_spark, [str(source)], str(table), HOURLY).version == 1
+
+
+def test_a_run_without_new_files_decides_about_a_killed_one_before_another_writer_commits(
+    without_spark: Any, tmp_path: Path
+) -> None:
+    """It left the entry pending, and after a commit of another writer nobody could add a run to the table any more."""
+    source, table = tmp_path / "a.jsonl", tmp_path / "table"
+    source.write_bytes(frames(range(10)))
+    run_killed_before("000000001.pending", source, table)
+    left = entries(tmp_path)
+    dry_run = ArchiveSettings(dry_run=True)
+    assert run_archive(without_spark, [str(source)], str(table), dry_run).skipped == {str(source): str(source)}
+    assert entries(tmp_path) == left == ["000000001.pending", "spool"]
+    report = run_archive(without_spark, [str(source)], str(table), HOURLY)
+    assert (report.version, report.skipped) == (1, {str(source): str(source)})
+    assert entries(tmp_path) == ["000000001.json"]
+    with open_writer(OperatingSystemStorage(), str(table), allow_parquet_last=True) as writer:
+        writer.write(rows_of(snapshot_of(table)).slice(0, 1))
+        assert writer.commit() == 2
+    source.write_bytes(frames(range(10, 20)))
+    assert run_archive(without_spark, [str(source)], str(table), HOURLY).version == 3
+
+
+@pytest.mark.parametrize("left", ["_archive/spool", "_archive/000000002.inprogress", "2024-01-01T00.7.inprogress"])
+def test_a_run_without_new_files_removes_what_a_killed_one_left(without_spark: Any, tmp_path: Path, left: str) -> None:
+    source, table = tmp_path / "a.jsonl", tmp_path / "table"
+    source.write_bytes(frames(range(10)))
+    run_archive(without_spark, [str(source)], str(table), HOURLY)
+    there = sorted(table.rglob("*"))
+    if left.startswith("_archive/0"):
+        (table / left).touch()
+    else:
+        (table / left).mkdir()
+    run_archive(without_spark, [str(source)], str(table), HOURLY)
+    assert sorted(table.rglob("*")) == there
+
+
+def test_a_run_without_new_files_takes_the_table_only_if_a_killed_one_left_something(
+    without_spark: Any, tmp_path: Path
+) -> None:
+    source, table = tmp_path / "a.jsonl", tmp_path / "table"
+    source.write_bytes(frames(range(10)))
+    run_archive(without_spark, [str(source)], str(table), HOURLY)
+    with open_writer(OperatingSystemStorage(), str(table), allow_parquet_last=True):
+        assert run_archive(without_spark, [str(source)], str(table), HOURLY).version == 1
+        (table / "_archive" / "spool").mkdir()
+        with pytest.raises(BusyError):
+            run_archive(without_spark, [str(source)], str(table), HOURLY)
 
 
 def test_rejects_of_tables_of_one_name_are_all_kept_in_a_folder_of_both(without_spark: Any, tmp_path: Path) -> None:

@@ -139,9 +139,10 @@ class ArchiveTable:
         return f"{self._directory}/{SPOOL_DIRECTORY}"
 
     def finish_interrupted(self) -> None:
-        """Rename entries of committed runs to DONE, and remove other pending entries and all unfinished files."""
+        """Rename entries of committed runs to DONE; remove the others with their rejects, and all unfinished files."""
         self._make_directory()
         self.entries = ingested(self._storage, self.table.path)
+        self._remove_rejects()
         committed = {entry.number for entry in self.entries}
         for name in self._storage.listdir(self._directory):
             path = f"{self._directory}/{name}"
@@ -162,25 +163,16 @@ class ArchiveTable:
         """The number of the next run."""
         return max((entry.number for entry in self.entries), default=0) + 1
 
-    def rejects_path(self, asked: str | None, table_name: str) -> str:
-        """Return the file for the rejects of the next run, which in a folder that was asked for no other run has.
-
-        A run that was killed after it took one gets it again, so that the same rejects are not there twice.
-        """
+    def rejects_path(self, asked: str | None) -> str:
+        """Return the file for the rejects of the next run, which in a folder that was asked for no other run has."""
         if asked is None:
-            return f"{self._directory}/rejects-{self.next_number:09d}.jsonl"
+            return self._own_rejects_path
         if self._storage.kind(asked) is EntryKind.MISSING:
             self._storage.mkdir(asked)
-        name = f"{self.next_number:09d}"
-        place = f"{self._directory}/{name}{REJECTS_PLACE}"
-        if self._storage.kind(place) is EntryKind.FILE:
-            taken = os.fsdecode(_content(self._storage, place))
-            if taken.startswith(f"{asked}/{table_name}-rejects-"):
-                return taken
-        paths = (f"{asked}/{table_name}-rejects-{number:09d}.jsonl" for number in itertools.count(self.next_number))
+        paths = (f"{asked}/{self._rejects_prefix}{number:09d}.jsonl" for number in itertools.count(self.next_number))
         path = next(path for path in paths if self._storage.kind(path) is EntryKind.MISSING)
         self._storage.open_for_writing(path, OpenMode.NEW).close()
-        publish_file(self._storage, self._directory, name, REJECTS_PLACE, os.fsencode(path))
+        publish_file(self._storage, self._directory, f"{self.next_number:09d}", REJECTS_PLACE, os.fsencode(path))
         return path
 
     def publish(
@@ -234,6 +226,38 @@ class ArchiveTable:
         """Remove the pending entry of a run that is known not to be committed."""
         self._storage.unlink(path)
         self._storage.sync_directory(self._directory)
+
+    @property
+    def _own_rejects_path(self) -> str:
+        return f"{self._directory}/rejects-{self.next_number:09d}.jsonl"
+
+    @property
+    def _rejects_prefix(self) -> str:
+        """What files of rejects in a folder of several tables begin with."""
+        return f"{self.table.path.rpartition('/')[2]}-rejects-"
+
+    def _remove_rejects(self) -> None:
+        """Remove the rejects of a run that was not committed, because the next run gets its number."""
+        place = f"{self._directory}/{self.next_number:09d}{REJECTS_PLACE}"
+        paths = [self._own_rejects_path]
+        has_place = self._storage.kind(place) is EntryKind.FILE
+        if has_place:
+            path = os.fsdecode(_content(self._storage, place))
+            # A table that was renamed or copied does not know whose file that is now.
+            paths += [path, f"{path}{INPROGRESS}"] if path.rpartition("/")[2].startswith(self._rejects_prefix) else []
+        paths = [path for path in paths if self._storage.kind(path) is EntryKind.FILE]
+        for path in paths:
+            # Before they are removed: a kill must leave no lines in a file that is not known here any more.
+            with self._storage.open_for_writing(path) as file:
+                file.truncate(0)
+                file.fsync()
+        if has_place:
+            # Before the file that it names: another table may have a file there as soon as this one is gone.
+            self._storage.unlink(place)
+            self._storage.sync_directory(self._directory)
+        for path in paths:
+            self._storage.unlink(path)
+            self._storage.sync_directory(path.rpartition("/")[0])
 
     def _make_directory(self) -> None:
         if self._storage.kind(self._directory) is EntryKind.MISSING:

@@ -242,7 +242,7 @@ class _Job:
         if not paths:
             return ""
         asked = self.settings.rejects_directory
-        target = archive.rejects_path(None if asked is None else str(Path(asked).absolute()), self._table_name)
+        target = archive.rejects_path(None if asked is None else str(Path(asked).absolute()))
         directory, _, name = target.rpartition("/")
         with published_file(self.storage, directory, name, "") as file:
             end = 0

@@ -3,6 +3,7 @@
 import gzip
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -156,32 +157,37 @@ def reject_counts(folder: Path) -> dict[str, int]:
     return {file.name: len(file.read_text().splitlines()) for file in sorted(folder.iterdir())}
 
 
-class KilledBefore(InterceptedStorage):
-    """The storage of a process that is killed before it renames a file of this name: nothing changes from then on."""
+class Killed(InterceptedStorage):
+    """The storage of a process that is killed before one of its changes: nothing changes from then on."""
 
-    def __init__(self, renamed: str) -> None:
+    def __init__(self, is_last: Callable[[Call], bool]) -> None:
         super().__init__(OperatingSystemStorage())
-        self._renamed = renamed
+        self._is_last = is_last
         self._is_killed = False
 
     def intercept(self, call: Call, run: Run[Answer]) -> Answer:
-        self._is_killed |= call.kind is CallKind.RENAME and Path(call.path).name == self._renamed
-        if self._is_killed and call.kind in STEPS:
-            raise StorageError(file=call.path, operation=call.kind, reason="killed")
+        if call.kind in STEPS:
+            self._is_killed = self._is_killed or self._is_last(call)
+            if self._is_killed:
+                raise StorageError(file=call.path, operation=call.kind, reason="killed")
         return run()
 
 
-def run_killed_before(renamed: str, source: Path, table: Path, settings: ArchiveSettings = HOURLY) -> None:
-    job = archive._Job(None, str(table), settings, lambda *_: None, KilledBefore(renamed))  # type: ignore[arg-type]
+def run_killed(is_last: Callable[[Call], bool], source: Path, table: Path, settings: ArchiveSettings = HOURLY) -> None:
+    job = archive._Job(None, str(table), settings, lambda *_: None, Killed(is_last))  # type: ignore[arg-type]
     with pytest.raises(StorageError, match="killed"):
         job.run([str(source)])
+
+
+def renaming(name: str) -> Callable[[Call], bool]:
+    return lambda call: call.kind is CallKind.RENAME and Path(call.path).name == name
 
 
 def test_a_run_that_was_killed_while_it_created_its_table_can_be_repeated(without_spark: Any, tmp_path: Path) -> None:
     """The directory without `_txn` was refused as no table, whenever the command was repeated."""
     source, table = tmp_path / "a.jsonl", tmp_path / "table"
     source.write_bytes(frames(range(10)))
-    run_killed_before("_txn.new", source, table)
+    run_killed(renaming("_txn.new"), source, table)
     assert not (table / "_txn").exists()
     left = sorted(table.iterdir())
     dry_run = ArchiveSettings(dry_run=True)
@@ -212,7 +218,7 @@ def test_a_run_without_new_files_decides_about_a_killed_one_before_another_write
     """It left the entry pending, and after a commit of another writer nobody could add a run to the table any more."""
     source, table = tmp_path / "a.jsonl", tmp_path / "table"
     source.write_bytes(frames(range(10)))
-    run_killed_before("000000001.pending", source, table)
+    run_killed(renaming("000000001.pending"), source, table)
     left = entries(tmp_path)
     dry_run = ArchiveSettings(dry_run=True)
     assert run_archive(without_spark, [str(source)], str(table), dry_run).skipped == {str(source): str(source)}
@@ -286,6 +292,63 @@ def test_rejects_of_a_run_that_was_killed_are_there_once_after_the_next_one(
     report = run_archive(without_spark, sources, str(tmp_path / "t"), settings)
     assert report.rejects_path == str(tmp_path / "rejects" / "t-rejects-000000001.jsonl")
     assert reject_counts(tmp_path / "rejects") == {"t-rejects-000000001.jsonl": 3, "t-rejects-000000002.jsonl": 2}
+
+
+def rejects_of(position: Path) -> dict[str, int]:
+    """The lines of all files of rejects, also of unfinished ones."""
+    files = [*(position / "table" / "_archive").glob("rejects-*"), *position.glob("to*/*")]
+    return {str(file): len(file.read_bytes().splitlines()) for file in files}
+
+
+@pytest.mark.parametrize("bad_count", [0, 2])
+@pytest.mark.parametrize("folders", [(None, None), (None, "to"), ("to", None), ("to", "to"), ("to", "to another")])
+@pytest.mark.parametrize("killed_before", ["2024-01-01.0.inprogress", "rejects-000000001.jsonl.inprogress"])
+def test_rejects_of_a_killed_run_do_not_become_those_of_the_next_one(
+    without_spark: Any, tmp_path: Path, killed_before: str, folders: tuple[str | None, str | None], bad_count: int
+) -> None:
+    """They stayed under the number that the next run got, which had none, or had its own elsewhere."""
+    first, second = (ArchiveSettings(rejects_directory=each and str(tmp_path / each)) for each in folders)
+    source, table = tmp_path / "a.jsonl", tmp_path / "table"
+    source.write_bytes(bad(3))
+    run_killed(lambda call: call.kind is CallKind.RENAME and call.path.endswith(killed_before), source, table, first)
+    source.write_bytes(bad(bad_count))
+    report = run_archive(without_spark, [str(source)], str(table), second)
+    assert rejects_of(tmp_path) == ({report.rejects_path: bad_count} if bad_count else {})
+    has_place = bool(bad_count and folders[1])
+    assert [name for name in entries(tmp_path) if name.endswith(".rejects")] == ["000000001.rejects"] * has_place
+
+
+def test_rejects_of_a_killed_run_are_removed_however_often_the_next_ones_are_killed(
+    without_spark: Any, tmp_path: Path
+) -> None:
+    position, kept = tmp_path / "now", tmp_path / "kept"
+    position.mkdir()
+    settings = ArchiveSettings(rejects_directory=str(position / "to"))
+    source, table = position / "a.jsonl", position / "table"
+    source.write_bytes(bad(3))
+    run_killed(renaming("2024-01-01.0.inprogress"), source, table, settings)
+    source.write_bytes(bad(0))
+    position.rename(kept)
+    for change in range(20):
+        shutil.copytree(kept, position)
+        later = iter(range(change))
+        run_killed(lambda call, later=later: next(later, None) is None, source, table, settings)  # type: ignore[misc]
+        run_archive(without_spark, [str(source)], str(table), settings)
+        assert sum(rejects_of(position).values()) == 0
+        shutil.rmtree(position)
+
+
+def test_rejects_that_a_table_of_another_name_took_stay_where_they_are(without_spark: Any, tmp_path: Path) -> None:
+    settings = ArchiveSettings(rejects_directory=str(tmp_path / "to"))
+    source = tmp_path / "a.jsonl"
+    source.write_bytes(bad(3))
+    run_killed(renaming("2024-01-01.0.inprogress"), source, tmp_path / "original", settings)
+    shutil.copytree(tmp_path / "original", tmp_path / "table")
+    run_archive(without_spark, [str(source)], str(tmp_path / "original"), settings)
+    source.write_bytes(bad(0))
+    run_archive(without_spark, [str(source)], str(tmp_path / "table"), settings)
+    assert entries(tmp_path) == ["000000001.json"]
+    assert rejects_of(tmp_path) == {str(tmp_path / "to" / "original-rejects-000000001.jsonl"): 3}
 
 
 def test_a_task_that_is_tried_again_adds_nothing_twice(

@@ -65,3 +65,13 @@ def test_a_table_that_a_process_has_open_is_written_to_only_by_force(tornproof: 
         forced = tornproof("archive", "in", "--to", "table", "--force", "--schema", "none.toml", folder=folder)
         assert forced.code == 2 and "in use by" not in sentence_of(forced)
         process.stdin.close()
+
+
+def test_a_table_that_is_there_has_the_interval_that_is_asked_for(tornproof: WarmRunner, folder: Path) -> None:
+    """A run that was killed after it had created its table could not be repeated with the same --partition-by."""
+    create(folder / "table", {"ts": "TIMESTAMP"}, timestamp="ts", partition_by="MONTH")
+    for interval, words in (("month", "none.toml"), ("day", "table: is partitioned by MONTH; --partition-by")):
+        # What is looked at next is rejected, before Spark starts.
+        arguments = ("in", "--to", "table", "--partition-by", interval, "--schema", "none.toml")
+        done = tornproof("archive", *arguments, folder=folder)
+        assert done.code == 2 and words in sentence_of(done), done

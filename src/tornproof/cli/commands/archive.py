@@ -19,7 +19,9 @@ from tornproof.cli.progress import progress_bar
 from tornproof.cli.spark_options import ConfOption, MasterOption, settings_of
 from tornproof.impl.errors import EMPTY_PATH, UsageError
 from tornproof.impl.parquet.fields import Codec
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.metadata_file import PartitionBy
+from tornproof.impl.table.table import open_table
 from tornproof.impl.types.names import type_name
 from tornproof.pipeline.ingest.job import run_archive
 from tornproof.pipeline.ingest.schema import ArchiveSchema, read_schema_file
@@ -118,7 +120,7 @@ def archive(
     found = find_sources(sources, outside=[to, *([rejects] if rejects else [])])
     is_there = has_table(to)
     if is_there and partition_by is not None:
-        raise UsageError(f"{to}: exists already; --partition-by is for new tables")
+        _demand_interval(to, PartitionBy[partition_by])
     if is_there and not dry_run:
         if not force:
             reject_if_held(to, because="a table that a server has open is not written to (--force does)")
@@ -153,6 +155,13 @@ def archive(
     write_json(report_document(to, report, dry_run=dry_run), json_target)
     print_report(result_console(json_target), to, report, dry_run=dry_run)
     return ExitCode.INVALID if report.reject_counts else ExitCode.VALID
+
+
+def _demand_interval(to: str, asked: PartitionBy) -> None:
+    """Raise UsageError if a table has another interval; with its own, the command that created it can be repeated."""
+    metadata = open_table(OperatingSystemStorage(), to).metadata
+    if metadata and metadata.partition_by is not asked:
+        raise UsageError(f"{to}: is partitioned by {metadata.partition_by.name}; --partition-by is for new tables")
 
 
 def report_document(table: str, report: ArchiveReport, *, dry_run: bool) -> dict[str, Any]:

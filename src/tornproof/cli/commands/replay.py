@@ -28,8 +28,8 @@ from tornproof.impl.errors import UsageError
 from tornproof.pipeline.files import Location, location_of
 
 OTHER_ORDER = (
-    "It happens with the writer's actions as the file has them. The writer does others now, or in another order, and the "
-    "verdict is on that."
+    "It happens with the writer's actions as the file has them. The writer does others now, or in another order, and "
+    "the verdict is on that."
 )
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from command_line import TIMEOUT_SECONDS, environment
 from depth import nightly
-from interrupting import processes_of, wait_until
+from interrupting import left_in_shared_memory, made_temporary, processes_of, wait_until
 
 # The place of the command line takes a function of the test, which says when it is at work.
 SCRIPT = """
@@ -113,8 +113,7 @@ except KeyboardInterrupt:
 @contextmanager
 def running(body: str, folder: Path, before: str = "") -> Iterator[subprocess.Popen[str]]:
     """Run a body as a command, in a session of its own, until it is at work; `before` is run first."""
-    temporary = folder / "temporary"
-    temporary.mkdir()
+    temporary = made_temporary(folder)
     indented = "\n".join(f"    {line}" for line in body.splitlines())
     with subprocess.Popen(
         [sys.executable, "-c", SCRIPT.format(body=indented, before=before)],
@@ -141,7 +140,7 @@ def end_of(process: subprocess.Popen[str], folder: Path) -> tuple[int, str]:
     wait_until(lambda: not processes_of(process.pid))
     assert processes_of(process.pid) == ()
     assert list((folder / "temporary").iterdir()) == []
-    assert list(Path("/dev/shm").glob(f"tornproof-{process.pid}-*")) == []
+    assert left_in_shared_memory(process.pid, folder) == []
     return process.returncode, err
 
 
@@ -201,7 +200,7 @@ def test_who_kills_the_guard_ends_the_command(tmp_path: Path) -> None:
         process.wait(TIMEOUT_SECONDS)
         wait_until(lambda: not processes_of(process.pid))
         assert processes_of(process.pid) == ()
-    for left in Path("/dev/shm").glob(f"tornproof-{process.pid}-*"):
+    for left in left_in_shared_memory(process.pid, tmp_path):
         # Nobody was there to remove it.
         shutil.rmtree(left)
 

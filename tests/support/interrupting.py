@@ -13,6 +13,8 @@ from pathlib import Path
 import quick_java
 from command_line import TIMEOUT_SECONDS, environment
 
+BEGUN = "begun"
+"""The file that is as old as a run."""
 PROCESSES, SHARED_MEMORY = Path("/proc"), Path("/dev/shm")
 POLL_SECONDS = 0.002
 
@@ -39,8 +41,7 @@ class Ended:
 
 def start(arguments: Sequence[object], folder: Path) -> subprocess.Popen[bytes]:
     """Start a command as the only one of a new session, with a folder of its own for temporary files."""
-    temporary = folder / "temporary"
-    temporary.mkdir(exist_ok=True)
+    temporary = made_temporary(folder)
     with (folder / "stdout").open("wb") as out, (folder / "stderr").open("wb") as err:
         return subprocess.Popen(
             [sys.executable, "-m", "tornproof", *map(str, arguments)],
@@ -51,6 +52,20 @@ def start(arguments: Sequence[object], folder: Path) -> subprocess.Popen[bytes]:
             env=environment() | {"TMPDIR": str(temporary), quick_java.VARIABLE: quick_java.OPTIONS},
             start_new_session=True,
         )
+
+
+def made_temporary(folder: Path) -> Path:
+    """Make the folder for temporary files of a run, and note when it was."""
+    (folder / BEGUN).touch()
+    temporary = folder / "temporary"
+    temporary.mkdir(exist_ok=True)
+    return temporary
+
+
+def left_in_shared_memory(process: int, folder: Path) -> list[Path]:
+    """Return what a run has left there, and not what a killed one with the same number had left before it."""
+    begun = (folder / BEGUN).stat().st_mtime_ns
+    return [each for each in SHARED_MEMORY.glob(f"tornproof-{process}-*") if each.stat().st_mtime_ns >= begun]
 
 
 def interrupt(process: subprocess.Popen[bytes], after_seconds: float, number: int = signal.SIGINT) -> None:
@@ -74,7 +89,7 @@ def ended(process: subprocess.Popen[bytes], folder: Path) -> Ended:
     wait_until(lambda: not _semaphores() - before)
     wait_until(lambda: not processes_of(process.pid))
     out, err = ((folder / name).read_bytes().decode() for name in ("stdout", "stderr"))
-    left = [*(folder / "temporary").iterdir(), *SHARED_MEMORY.glob(f"tornproof-{process.pid}-*")]
+    left = [*(folder / "temporary").iterdir(), *left_in_shared_memory(process.pid, folder)]
     left += folder.rglob(".*.partial")
     return Ended(code=code, out=out, err=err, processes=processes_of(process.pid), files=tuple(map(str, left)))
 

@@ -214,7 +214,7 @@ def test_checks_of_the_time_are_counted_without_processes() -> None:
     assert phase.bound == "[4]"
 
 
-def test_processes_end_with_one_that_is_killed() -> None:
+def test_processes_end_with_one_that_is_killed(tmp_path: Path) -> None:
     """A killed run once left its worker processes running until their tasks ended."""
     script = (
         "import sample_tasks\n"
@@ -224,7 +224,12 @@ def test_processes_end_with_one_that_is_killed() -> None:
         "if __name__ == '__main__':\n"
         "    explore({'sample': sample_tasks.exploring(tasks)}, 0, workers=2)\n"
     )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT / "tests" / "support"), str(ROOT / "src")))}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join((str(ROOT / "tests" / "support"), str(ROOT / "src"))),
+        # Nobody removes its files.
+        "TORNPROOF_SHARED_MEMORY": str(tmp_path),
+    }
     with subprocess.Popen(
         [sys.executable, "-c", script], stdout=subprocess.PIPE, env=environment, text=True
     ) as process:

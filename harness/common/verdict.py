@@ -98,6 +98,10 @@ class Finding:
         return Verdict.INVALID if self.property in violated else Verdict.UNKNOWN
 
 
+OF_ANOTHER_RUN = (KeyError, TypeError, ValueError, IndexError)
+"""What evidence raises that is not of the run that it is replayed in, or is damaged."""
+
+
 def summed_up(replays: Iterable[Verdict | None]) -> Verdict:
     """Return the verdict of places at which a finding is replayed until it happens; None is of one where it cannot."""
     verdicts = set[Verdict]()

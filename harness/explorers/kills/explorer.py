@@ -13,7 +13,16 @@ from typing import Any
 
 from tornproof.harness.common import model_controls
 from tornproof.harness.common.system import Target
-from tornproof.harness.common.verdict import Finding, HasTime, OnProgress, Phase, Verdict, always, summed_up
+from tornproof.harness.common.verdict import (
+    OF_ANOTHER_RUN,
+    Finding,
+    HasTime,
+    OnProgress,
+    Phase,
+    Verdict,
+    always,
+    summed_up,
+)
 from tornproof.harness.explorers.kills.exploration import (
     PHASE,
     RECOVERY_KILLS_MAX,
@@ -52,8 +61,6 @@ from tornproof.harness.systems.toy_losses import (
 )
 from tornproof.harness.systems.toy_specified import LosesALetter, Specified
 
-UNUSABLE = (KeyError, TypeError, ValueError, IndexError)
-"""What evidence that is not of this run raises."""
 CONTROL_OPERATIONS = (b"one", b"t", b"three")
 CONTROLS = (
     (HeaderFirst(), Property.REJECTED),
@@ -155,7 +162,7 @@ def replay_crash(
         origins = _at_same_calls(judge, origin_of(finding.evidence), finding.evidence, path)
     except Violation as violation:
         return violation.verdict_on(finding)
-    except UNUSABLE:
+    except OF_ANOTHER_RUN:
         return Verdict.UNKNOWN
     return summed_up(_replay(judge, origin, finding) for origin in origins)
 
@@ -195,7 +202,7 @@ def _replay(judge: Judge, origin: Origin, finding: Finding) -> Verdict | None:
         _inject(judge, origin)
     except Violation as violation:
         return violation.verdict_on(finding)
-    except UNUSABLE:
+    except OF_ANOTHER_RUN:
         return None
     return Verdict.VALID
 

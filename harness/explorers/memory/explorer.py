@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tornproof.harness.common.read_numbers import count_of
-from tornproof.harness.common.verdict import Finding, HasTime, OnProgress, Phase, Verdict, always
+from tornproof.harness.common.verdict import OF_ANOTHER_RUN, Finding, HasTime, OnProgress, Phase, Verdict, always
 from tornproof.harness.explorers.memory.exploration import (
     GREW,
     OLDER_WORD,
@@ -180,7 +180,7 @@ def replay_memory(
     """
     try:
         again = seen_again(target, operations, finding, start=start, path=path)
-    except (KeyError, TypeError, ValueError, IndexError, NotMappedError):
+    except (*OF_ANOTHER_RUN, NotMappedError):
         return Verdict.UNKNOWN
     if again is None:
         return Verdict.VALID

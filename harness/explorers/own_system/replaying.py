@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from tornproof.harness.common.read_numbers import integer_of
 from tornproof.harness.common.system import Target
+from tornproof.harness.common.verdict import OF_ANOTHER_RUN
 from tornproof.harness.counterexamples.plain_data import operation_of
 from tornproof.harness.explorers.kills.sessions import Violation
 from tornproof.harness.explorers.own_system.execution import Choose, Execution
@@ -21,7 +22,7 @@ TAKEN: dict[str, Callable[..., None]] = {
 }
 """How a step is taken, by what it says that it does."""
 Step: TypeAlias = dict[str, Any]
-NOT_REPLAYABLE = (KeyError, TypeError, ValueError, IndexError, AttributeError, NotDeterministicError)
+NOT_REPLAYABLE = (*OF_ANOTHER_RUN, AttributeError, NotDeterministicError)
 """What is raised for steps that are malformed or that the target does not take."""
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tornproof.harness.common.read_numbers import count_of
-from tornproof.harness.common.verdict import Finding, Verdict, summed_up
+from tornproof.harness.common.verdict import OF_ANOTHER_RUN, Finding, Verdict, summed_up
 from tornproof.harness.counterexamples.moves import Moves, moves_before_cuts
 from tornproof.harness.explorers.power_cuts.examination import SESSION, Bounds
 from tornproof.harness.explorers.power_cuts.exploration import recovery_steps, said_of
@@ -25,8 +25,6 @@ from tornproof.harness.simulator.process.world import World
 
 ORIGIN_STEPS = ("failed_step", "killed_step", "cut_step")
 """What says where something happened before the last session."""
-UNUSABLE = (KeyError, TypeError, ValueError, IndexError)
-"""What evidence that is not of this run raises."""
 
 
 def replay_power(case: TestCase, finding: Finding) -> Verdict:
@@ -39,7 +37,7 @@ def replay_power(case: TestCase, finding: Finding) -> Verdict:
     try:
         places = _before_same_calls(case, finding.evidence)
         return summed_up(_replay(judge, finding, moves) for moves in places)
-    except UNUSABLE:
+    except OF_ANOTHER_RUN:
         return Verdict.UNKNOWN
     finally:
         judge.close()
@@ -89,7 +87,7 @@ def _replay(judge: PowerJudge, finding: Finding, moves: Moves) -> Verdict | None
     """Return the verdict on a finding whose cuts come after these moves; None if they cannot."""
     try:
         return finding.verdict_of(_violated(judge, finding.evidence, moves))
-    except UNUSABLE:
+    except OF_ANOTHER_RUN:
         return None
 
 

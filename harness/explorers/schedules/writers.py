@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from tornproof.harness.common.read_numbers import count_of
 from tornproof.harness.common.system import Target
-from tornproof.harness.common.verdict import Finding, HasTime, Phase, Verdict, always, shown
+from tornproof.harness.common.verdict import OF_ANOTHER_RUN, Finding, HasTime, Phase, Verdict, always, shown
 from tornproof.harness.counterexamples.actions import ActionNames
 from tornproof.harness.counterexamples.words import title_of
 from tornproof.harness.explorers.schedules.exploration import PHASE
@@ -474,7 +474,7 @@ def replay_writers(group: Group, finding: Finding) -> Verdict:
             world = explorer.without_first(world, end)
         world.finish()
         violated = {violation.property for violation in explorer.judge(world, end)}
-    except (KeyError, TypeError, ValueError, IndexError, NotDeterministicError):
+    except (*OF_ANOTHER_RUN, NotDeterministicError):
         return Verdict.UNKNOWN
     finally:
         explorer.close()

@@ -102,6 +102,11 @@ OF_ANOTHER_RUN = (KeyError, TypeError, ValueError, IndexError)
 """What evidence raises that is not of the run that it is replayed in, or is damaged."""
 
 
+def nearest_first(places: Iterable[int], to: int) -> list[int]:
+    """Return the places at which a finding is replayed, in the order in which they are tried."""
+    return sorted(places, key=lambda place: abs(place - to))
+
+
 def summed_up(replays: Iterable[Verdict | None]) -> Verdict:
     """Return the verdict of places at which a finding is replayed until it happens; None is of one where it cannot."""
     verdicts = set[Verdict]()

@@ -132,8 +132,8 @@ def is_taken(out: Location) -> bool:
     """Return whether judgements cannot go to `out`: it is a file, or has files that are not those of a killed run."""
     if out.is_file():
         return True
-    hidden, visible = _files_of(out)
-    return bool(visible) and not (hidden and all(fnmatch(file.relative_to(out), PARTS) for file in visible))
+    visible, is_unfinished = _files_of(out)
+    return bool(visible) and not (is_unfinished and all(fnmatch(file.relative_to(out), PARTS) for file in visible))
 
 
 @contextmanager
@@ -142,7 +142,7 @@ def _written_whole(out: Location | None) -> Iterator[Location | None]:
     if out is None:
         yield None
         return
-    for file in _files_of(out)[1]:
+    for file in _files_of(out)[0]:
         # A run was killed while it moved them.
         file.delete_file()
     written = out / UNFINISHED / uuid.uuid4().hex
@@ -153,11 +153,11 @@ def _written_whole(out: Location | None) -> Iterator[Location | None]:
     (out / UNFINISHED).delete_directory()
 
 
-def _files_of(out: Location) -> tuple[list[Location], list[Location]]:
-    """Return the files below a directory, if it is there: those of runs that have not ended, and the others."""
+def _files_of(out: Location) -> tuple[list[Location], bool]:
+    """Return the files below a directory, if it is there, without those of unfinished runs, and if there are some."""
     files = [file for file, _ in out.files_below()] if out.exists() else []
-    hidden = [file for file in files if file.is_below(out / UNFINISHED)]
-    return hidden, [file for file in files if file not in hidden]
+    visible = [file for file in files if not file.is_below(out / UNFINISHED)]
+    return visible, len(visible) < len(files)
 
 
 def _sum_some(out: Location | None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -21,6 +21,7 @@ from tornproof.harness.common.verdict import (
     Phase,
     Verdict,
     always,
+    nearest_first,
     summed_up,
 )
 from tornproof.harness.explorers.kills.exploration import (
@@ -176,7 +177,7 @@ def _at_same_calls(judge: Judge, origin: Origin, evidence: Mapping[str, Any], pa
         places = (place for place, each in enumerate(calls) if _is_like(each, call.kind, call.path, path))
         return [
             replace(origin, failure=replace(failure, fault=replace(failure.fault, at=place)))
-            for place in sorted(places, key=lambda place: abs(place - at))
+            for place in nearest_first(places, at)
         ]
     first, *others = origin.kills
     # A kill after the last call has no call that it came before.
@@ -186,7 +187,7 @@ def _at_same_calls(judge: Judge, origin: Origin, evidence: Mapping[str, Any], pa
         found = [place for place, each in enumerate(trace.steps) if _is_like(each, kind, file, path)]
     return [
         replace(origin, kills=(replace(first, step_count=place), *others))
-        for place in sorted(found, key=lambda place: abs(place - first.step_count))
+        for place in nearest_first(found, first.step_count)
     ]
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tornproof.harness.common.read_numbers import count_of
-from tornproof.harness.common.verdict import OF_ANOTHER_RUN, Finding, Verdict, summed_up
+from tornproof.harness.common.verdict import OF_ANOTHER_RUN, Finding, Verdict, nearest_first, summed_up
 from tornproof.harness.counterexamples.moves import Moves, moves_before_cuts
 from tornproof.harness.explorers.power_cuts.examination import SESSION, Bounds
 from tornproof.harness.explorers.power_cuts.exploration import recovery_steps, said_of
@@ -80,7 +80,7 @@ def _places(case: TestCase, before: Moves, wanted: Mapping[str, Any], step: int)
             if call is None:
                 break
             world.step(SESSION)
-    return sorted(places, key=lambda place: abs(place - step))
+    return nearest_first(places, step)
 
 
 def _replay(judge: PowerJudge, finding: Finding, moves: Moves) -> Verdict | None:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from tornproof.harness.common.copies import open_writer_of_copy
-from tornproof.harness.common.new_tables import new_table
+from tornproof.harness.common.new_tables import metadata_with, new_table
 from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
 from tornproof.harness.common.whose_error import errors_as_problems, needed, the_only
 from tornproof.harness.explorers.model_based.surroundings import ENCODINGS
@@ -27,7 +27,7 @@ from tornproof.impl.parquet.encode_options import EncodeOptions
 from tornproof.impl.parquet.fields import Codec
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.storage.interface import OpenMode
-from tornproof.impl.table.metadata_file import META_FILE, TableMetadata, encode_metadata_file
+from tornproof.impl.table.metadata_file import META_FILE, TableColumn, TableMetadata
 from tornproof.impl.table.symbols import (
     SymbolTable,
     dictionary_paths,
@@ -330,10 +330,13 @@ class _Living:
 
     def _change_columns(self, names: dict[str, str | None]) -> None:
         """Give columns another name, or none, as a server does."""
-        metadata = self._metadata()
-        columns = [(column, names.get(column.name, column.name)) for column in metadata.columns]
-        kept = tuple(replace(column, name=name) for column, name in columns if name is not None)
-        content = encode_metadata_file(replace(metadata, columns=kept), table_id=1)
+
+        def change(columns: Sequence[TableColumn]) -> Iterator[TableColumn]:
+            for column in columns:
+                if (name := names.get(column.name, column.name)) is not None:
+                    yield replace(column, name=name)
+
+        content = metadata_with(self._storage, PATH, change)
         path = f"{PATH}/{META_FILE}"
         self._storage.unlink(path)
         with self._storage.open_for_writing(path, OpenMode.NEW) as file:

@@ -17,7 +17,7 @@ from tornproof.cli.numbers import within
 from tornproof.cli.output import ExitCode, JsonOption, check_outputs, write_json
 from tornproof.cli.progress import progress_bar
 from tornproof.cli.spark_options import ConfOption, MasterOption, settings_of
-from tornproof.impl.errors import EMPTY_PATH, UsageError
+from tornproof.impl.errors import UsageError
 from tornproof.impl.parquet.fields import Codec
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.metadata_file import PartitionBy
@@ -113,8 +113,6 @@ def archive(
     json_target: JsonOption = None,
 ) -> int:
     """Add files of telemetry frames to a table of parquet partitions, sorted by time; nothing is added twice."""
-    if rejects == "":
-        raise UsageError(EMPTY_PATH)
     check_outputs(json_target, other_folders=[Path(rejects)] if rejects and not dry_run else ())
     spark_settings = settings_of(conf)
     found = find_sources(sources, outside=[to, *([rejects] if rejects else [])])

@@ -20,8 +20,9 @@ from tornproof.harness.explorers.roundtrip.metadata.placed_partitions import GEN
 from tornproof.harness.explorers.roundtrip.metadata.transaction_files import Entry, of_entries
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
 from tornproof.harness.explorers.roundtrip.writing.kills import table_of_rows
+from tornproof.harness.simulator.filesystem.beside import BesideStorage
 from tornproof.harness.simulator.filesystem.image import DiskImage
-from tornproof.harness.simulator.filesystem.intercept import Call, CallKind, InterceptedStorage, Run
+from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.errors import BusyError, Problem, StorageError
@@ -34,7 +35,6 @@ from tornproof.impl.query.pruning import Reason
 from tornproof.impl.query.time_search import TimeRange
 from tornproof.impl.read.counters import ReadCounters
 from tornproof.impl.read.reader import Snapshot, open_snapshot, snapshot_of
-from tornproof.impl.storage.interface import Storage
 from tornproof.impl.storage.operating_system_file import TranslateOsErrors
 from tornproof.impl.table.indexed_columns import index_advice
 from tornproof.impl.table.metadata_file import PartitionBy, TableColumn, TableMetadata
@@ -323,33 +323,27 @@ def _is_same_in_parts(form: Form) -> bool:
         return in_form(few_numbers(), form.footer, form.chunks, form.header) == whole
 
 
-class _Cutting(InterceptedStorage):
-    """A disk of which another process cuts a file in front of one read."""
-
-    def __init__(self, inner: Storage, at: int) -> None:
-        super().__init__(inner)
-        self._at, self.read_count = at, 0
-
-    def intercept(self, call: Call, run: Run[Any]) -> Any:
-        """Cut the file before the read."""
-        if call.kind is CallKind.PREAD:
-            if self.read_count == self._at:
-                with self._inner.open_for_writing(call.path) as file:
-                    file.truncate(1)
-            self.read_count += 1
-        return run()
-
-
 def _of_cut_files(form: Form) -> set[str]:
-    """Return the outcomes of all reads of a change."""
+    """Return the outcomes of a change in front of any of whose reads another process cuts the file."""
     outcomes = set[str]()
-    for number in itertools.count():
-        storage = _Cutting(MemoryStorage.of(DiskImage.of_files({"before": few_numbers()})), number)
+    for first in itertools.count():
+        disk = MemoryStorage.of(DiskImage.of_files({"before": few_numbers()}))
+        storage = BesideStorage(disk, functools.partial(_cut, disk), first=first, may_act=_is_read)
         outcome = outcome_of(functools.partial(change_footer_form, storage, "before", form.footer, out="after"))
-        if storage.read_count <= number:
+        if storage.acted_at is None:
             break
         outcomes.add(outcome)
     return outcomes
+
+
+def _cut(disk: MemoryStorage) -> bool:
+    with disk.open_for_writing("before") as file:
+        file.truncate(1)
+    return True
+
+
+def _is_read(call: Call) -> bool:
+    return call.kind is CallKind.PREAD
 
 
 def _sizes(form: Form) -> Any:

@@ -158,7 +158,7 @@ def restored() -> Iterator[Question]:
     pq.write_table(few, target, store_schema=False)
     for member in LOGICAL_MEMBERS:
         kind = Field(LOGICAL_TYPE, Kind.STRUCT, Struct((Field(member, Kind.STRUCT, Struct(())),)))
-        content = with_footer(target.getvalue(), within(SCHEMA, functools.partial(_of_kind, kind)))
+        content = with_footer(target.getvalue(), within(SCHEMA, functools.partial(_with, kind)))
         words = f"a footer of columns of the logical type {member}"
         yield Question("restored", words, functools.partial(_comes_back, content), True)
     for at, is_flat in itertools.product(((0, 0), (0, 2), (0, 3), (1, 0), (7, 7)), (False, True)):
@@ -221,7 +221,7 @@ def _with(field: Field, struct: Struct) -> Struct:
 
 
 def _has_statistics(content: bytes) -> bool:
-    root = schema.FileMetaData.GetRootAs(flatbuffer_of(opened(content).thrift(), file=FILE), 0)
+    root = _root(content)
     return root.RowGroups(0).Columns(0).MetaData().Statistics() is not None
 
 
@@ -234,10 +234,6 @@ def _has_header(content: bytes, form: FooterForm, header: HeaderForm) -> bool:
 def _restored(content: bytes, size_bytes_max: int) -> str:
     with replaced("tornproof.impl.extension.decode:THRIFT_SIZE_MAX_BYTES", size_bytes_max):
         return str(outcome_of(lambda: type(_flat(content).thrift()).__name__))
-
-
-def _of_kind(kind: Field, element: Struct) -> Struct:
-    return with_fields(element, kind)
 
 
 def _chunk_at(content: bytes, place: tuple[int, int], *, is_flat: bool) -> str:
@@ -275,20 +271,28 @@ def _row_group_count(content: bytes) -> int:
 
 
 def _key_values(content: bytes) -> list[tuple[str | None, ...]]:
-    root = schema.FileMetaData.GetRootAs(flatbuffer_of(opened(content).thrift(), file=FILE), 0)
+    root = _root(content)
     found = [root.Kv(number) for number in range(root.KvLength())]
     return [tuple(None if text is None else text.decode() for text in (each.Key(), each.Val())) for each in found]
 
 
 def _logical_types(content: bytes) -> dict[str, int]:
-    root = schema.FileMetaData.GetRootAs(flatbuffer_of(opened(content).thrift(), file=FILE), 0)
+    root = _root(content)
     elements = [root.Schema(number) for number in range(root.SchemaLength())]
     found = {each.Name().decode(): each.LogicalTypeType() for each in elements}
     return {name: kind for name, kind in found.items() if kind}
 
 
+def _flatbuffer(content: bytes) -> bytes:
+    return flatbuffer_of(opened(content).thrift(), file=FILE)
+
+
+def _root(content: bytes) -> Any:
+    return schema.FileMetaData.GetRootAs(_flatbuffer(content), 0)
+
+
 def _flat(content: bytes) -> FlatFooter:
-    return FlatFooter(flatbuffer_of(opened(content).thrift(), file=FILE), file=FILE)
+    return FlatFooter(_flatbuffer(content), file=FILE)
 
 
 def _question(physical_type: PhysicalType, bounds: list[Bound | None], expected: Any) -> Question:

@@ -25,7 +25,7 @@ from tornproof.harness.explorers.roundtrip.worked_out.changed_files import (
     without,
 )
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
-from tornproof.harness.explorers.roundtrip.writing.kills import table_of
+from tornproof.harness.explorers.roundtrip.writing.kills import commit, table_of
 from tornproof.harness.simulator.filesystem.faulty import FaultyStorage, RefusingStorage
 from tornproof.harness.simulator.filesystem.intercept import CallKind
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -174,8 +174,8 @@ STAGED: dict[str, tuple[Callable[[TableWriter], None], str | None]] = {
 """What is staged, and the error that says so."""
 
 
-def _opened(storage: Storage, *, force: bool = False, options: WriterOptions | None = None) -> TableWriter:
-    return open_writer(storage, PATH, force=force, options=options, allow_parquet_last=True)
+def _opened(storage: Storage, *, force: bool = False) -> TableWriter:
+    return open_writer(storage, PATH, force=force, allow_parquet_last=True)
 
 
 def _version_of_writer(files: Callable[[], Files], *, is_mapped: bool = False, force: bool = False) -> int | str:
@@ -225,18 +225,18 @@ def _growing() -> set[CallKind]:
     disk, path = MemoryStorage(), f"{PATH}/{TXN_FILE}"
     new_table(disk, PATH, {"ts": "TIMESTAMP"}, partition_by=PartitionBy.HOUR)
     before, storage = len(disk.image().files[path]), FaultyStorage(disk)
-    with _opened(storage) as writer:
-        times = [FIRST_TIME + number * HOUR for number in range(PARTITIONS_MANY)]
-        writer.write(pa.table({"ts": times}).cast(writer.schema))
-        writer.commit()
+    _commit(storage, {"ts": [FIRST_TIME + number * HOUR for number in range(PARTITIONS_MANY)]})
     ends = {call.kind: call.offset_bytes + call.size_bytes for call in storage.calls if call.path == path}
     return {kind for kind in (CallKind.PWRITE, CallKind.TRUNCATE) if ends.get(kind, 0) > before}
 
 
 def _commit_symbols(storage: Storage, symbols: Sequence[str]) -> None:
+    _commit(storage, {"ts": range(FIRST_TIME, FIRST_TIME + len(symbols)), "s": symbols})
+
+
+def _commit(storage: Storage, rows: dict[str, Sequence[Any]]) -> None:
     with _opened(storage) as writer:
-        times = range(FIRST_TIME, FIRST_TIME + len(symbols))
-        writer.write(pa.table({"ts": times, "s": symbols}).cast(writer.schema))
+        writer.write(pa.table(rows).cast(writer.schema))
         writer.commit()
 
 
@@ -256,9 +256,7 @@ def _groups_with_duplicates(asked: Sequence[bool | None]) -> list[bool]:
     storage = storage_of(two_days())
     for number, duplicates in enumerate(asked, start=1):
         options = WriterOptions(row_group_row_count_max=1, encoding=EncodeOptions(duplicates=duplicates))
-        with _opened(storage, options=options) as writer:
-            writer.write(table_of([(FIRST_TIME + number, number)], writer.schema))
-            writer.commit()
+        commit(storage, PATH, [(FIRST_TIME + number, number)], options=options)
     table = open_table(storage, PATH)
     contents = Contents.of(table, table.transaction().partitions[0])
     return [any(chunk.duplicate for chunk in chunks) for chunks in contents.row_groups[1:]]

@@ -215,7 +215,7 @@ class Exploration:
                 continue
             for inner, step_count, cut_bytes in crash_points(recovered.before, recovered.steps, few_cuts):
                 self._reached[KILLED_RECOVERY] += 1
-                kill = Kill(step_count, cut_bytes)
+                kill = Kill.of(recovered.steps, step_count, cut_bytes)
                 pending.extend(self._unseen(inner, low, high, disk.origin.then(kill), recovered.index))
 
     def _unseen(self, storage: MemoryStorage, low: int, high: int, origin: Origin, seen: int) -> Iterator[_Disk]:

@@ -6,10 +6,10 @@ cuts are not explored here.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache
-from typing import Any
+from functools import cache, partial
+from typing import Any, TypeAlias
 
 from tornproof.harness.common import model_controls
 from tornproof.harness.common.system import Target
@@ -21,7 +21,6 @@ from tornproof.harness.common.verdict import (
     Phase,
     Verdict,
     always,
-    nearest_first,
     summed_up,
 )
 from tornproof.harness.explorers.kills.exploration import (
@@ -31,11 +30,11 @@ from tornproof.harness.explorers.kills.exploration import (
     Plan,
     crash_phase,
 )
-from tornproof.harness.explorers.kills.judge import Judge
-from tornproof.harness.explorers.kills.plan import Origin, origin_of
+from tornproof.harness.explorers.kills.judge import Judge, Recovered, Trace
+from tornproof.harness.explorers.kills.plan import Failure, Kill, Origin, origin_of, places_of
 from tornproof.harness.explorers.kills.sessions import Violation
 from tornproof.harness.simulator.filesystem.image import DiskImage
-from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.simulator.filesystem.written import replay_prefix
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.systems.toy import (
@@ -62,6 +61,8 @@ from tornproof.harness.systems.toy_losses import (
 )
 from tornproof.harness.systems.toy_specified import LosesALetter, Specified
 
+Left: TypeAlias = tuple[MemoryStorage, int, int]
+"""What a fault leaves: a disk, how many commits were acknowledged before it, and how many had started."""
 CONTROL_OPERATIONS = (b"one", b"t", b"three")
 CONTROLS = (
     (HeaderFirst(), Property.REJECTED),
@@ -160,73 +161,62 @@ def replay_crash(
         judge = Judge(target, operations, start=start, path=path, expected=expected)
         if finding.property in (Property.FAULT_FREE, Property.CONTENT):
             return Verdict.VALID
-        origins = _at_same_calls(judge, origin_of(finding.evidence), finding.evidence, path)
+        origin = origin_of(finding.evidence)
+        faults, kills = _first_faults(judge, origin, path), origin.kills[origin.failure is None :]
     except Violation as violation:
         return violation.verdict_on(finding)
     except OF_ANOTHER_RUN:
         return Verdict.UNKNOWN
-    return summed_up(_replay(judge, origin, finding) for origin in origins)
+    return summed_up(verdict for fault in faults for verdict in _verdicts(judge, finding, path, fault, kills))
 
 
-def _at_same_calls(judge: Judge, origin: Origin, evidence: Mapping[str, Any], path: str) -> list[Origin]:
-    """Return origins with the first fault at each call of the run that is like the finding's, the nearest first."""
+def _first_faults(judge: Judge, origin: Origin, path: str) -> list[Callable[[], Left]]:
+    """Return what injects the first fault at each call of the run that is like the finding's, the nearest first."""
     trace, failure = judge.trace, origin.failure
-    if failure is not None:
-        storage = replay_prefix(trace.start, trace.steps, trace.started[failure.operation])
-        at, call, calls = failure.fault.at, failure.call, judge.calls_of_commit(storage, failure.operation)
-        places = (place for place, each in enumerate(calls) if _is_like(each, call.kind, call.path, path))
-        return [
-            replace(origin, failure=replace(failure, fault=replace(failure.fault, at=place)))
-            for place in nearest_first(places, at)
-        ]
-    first, *others = origin.kills
-    # A kill after the last call has no call that it came before.
-    found = [len(trace.steps)] if "acknowledged" in evidence else [first.step_count]
-    if "step_kind" in evidence:
-        kind, file = CallKind(evidence["step_kind"]), str(evidence["path"])
-        found = [place for place, each in enumerate(trace.steps) if _is_like(each, kind, file, path)]
-    return [
-        replace(origin, kills=(replace(first, step_count=place), *others))
-        for place in nearest_first(found, first.step_count)
-    ]
+    if failure is None:
+        kill = origin.kills[0]
+        return [partial(_killed, trace, place, kill.cut_bytes) for place in kill.places(trace.steps, path)]
+    storage = replay_prefix(trace.start, trace.steps, trace.started[failure.operation])
+    places = places_of(failure.call, judge.calls_of_commit(storage.copy(), failure.operation), path, failure.fault.at)
+    failures = (replace(failure, fault=replace(failure.fault, at=place)) for place in places)
+    return [partial(_failed, judge, storage, each) for each in failures]
 
 
-def _is_like(call: Call, kind: CallKind, file: str, path: str) -> bool:
-    """Return whether a call is of a kind, and to a file of a target that may have been in another place."""
-    below = call.path.removeprefix(path)
-    return call.kind is kind and (file.endswith(below) if below else "/" not in file.strip("/"))
+def _killed(trace: Trace, step_count: int, cut_bytes: int) -> Left:
+    return replay_prefix(trace.start, trace.steps, step_count, cut_bytes), *trace.bounds(step_count, cut_bytes)
 
 
-def _replay(judge: Judge, origin: Origin, finding: Finding) -> Verdict | None:
-    """Return the verdict on a finding if its fault is injected there; None if it cannot be."""
+def _failed(judge: Judge, storage: MemoryStorage, failure: Failure) -> Left:
+    left = judge.fail(storage.copy(), failure)
+    if left is None:
+        raise ValueError("the call is never made")
+    return left
+
+
+def _verdicts(
+    judge: Judge, finding: Finding, path: str, fault: Callable[[], Left], kills: Sequence[Kill], seen: int = 0
+) -> Iterator[Verdict | None]:
+    """Yield the verdict on a finding after a fault and kills in the recoveries from it, None if they cannot be."""
     try:
-        _inject(judge, origin)
-    except Violation as violation:
-        return violation.verdict_on(finding)
-    except OF_ANOTHER_RUN:
-        return None
-    return Verdict.VALID
-
-
-def _inject(judge: Judge, origin: Origin) -> None:
-    trace = judge.trace
-    kills = list(origin.kills)
-    if origin.failure is None:
-        first = kills.pop(0)
-        storage = replay_prefix(trace.start, trace.steps, first.step_count, first.cut_bytes)
-        low, high = trace.bounds(first.step_count, first.cut_bytes)
-    else:
-        at = trace.started[origin.failure.operation]
-        failed = judge.fail(replay_prefix(trace.start, trace.steps, at), origin.failure)
-        if failed is None:
-            raise ValueError("the call is never made")
-        storage, low, high = failed
-    seen = 0
-    for kill in kills:
+        storage, low, high = fault()
         recovered = judge.examine(storage, low, high, seen)
-        storage = replay_prefix(recovered.before, recovered.steps, kill.step_count, kill.cut_bytes)
-        seen = recovered.index
-    judge.examine(storage, low, high, seen)
+        if not kills:
+            yield Verdict.VALID
+            return
+        kill, *later = kills
+        places = kill.places(recovered.steps, path)
+    except Violation as violation:
+        yield violation.verdict_on(finding)
+    except OF_ANOTHER_RUN:
+        yield None
+    else:
+        for place in places:
+            again = partial(_killed_again, recovered, place, kill.cut_bytes, low, high)
+            yield from _verdicts(judge, finding, path, again, later, recovered.index)
+
+
+def _killed_again(recovered: Recovered, step_count: int, cut_bytes: int, low: int, high: int) -> Left:
+    return replay_prefix(recovered.before, recovered.steps, step_count, cut_bytes), low, high
 
 
 def fault_free_phase(target: Target, violation: Violation) -> Phase:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tornproof.harness.common.read_numbers import count_of
+from tornproof.harness.common.verdict import nearest_first
 from tornproof.harness.simulator.filesystem.faulty import FALLIBLE, GROWING, Fault
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 from tornproof.impl.storage.interface import StorageReason
@@ -23,10 +24,29 @@ SAMPLE_COUNT = 64
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """The process was killed after `step_count` steps and `cut_bytes` of the next one, a write."""
+    """The process was killed after `step_count` steps and `cut_bytes` of the next one, a write.
+
+    `before` has the kind and the file of that next step, None after the last one; it is not told in older evidence.
+    """
 
     step_count: int
     cut_bytes: int
+    before: tuple[str | None, ...] = ()
+
+    @classmethod
+    def of(cls, steps: Sequence[Call], step_count: int, cut_bytes: int) -> Kill:
+        """Return the kill after so many of these steps."""
+        following = steps[step_count : step_count + 1]
+        return cls(step_count, cut_bytes, (following[0].kind.value, following[0].path) if following else (None, None))
+
+    def places(self, steps: Sequence[Call], path: str) -> list[int]:
+        """Return after how many of these steps of a target at `path` the next one is the same, the nearest first."""
+        if not self.before:
+            return [self.step_count]
+        kind, file = self.before
+        if kind is None:
+            return [len(steps)]
+        return places_of(Call(kind=CallKind(kind), path=str(file)), steps, path, self.step_count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +81,8 @@ class Origin:
 
     def evidence(self) -> dict[str, Any]:
         """Return the JSON object from which `origin_of` makes the same origin."""
-        evidence: dict[str, Any] = {"kills": [[kill.step_count, kill.cut_bytes] for kill in self.kills]}
+        kills = [[kill.step_count, kill.cut_bytes, *kill.before] for kill in self.kills]
+        evidence: dict[str, Any] = {"kills": kills}
         if self.failure is not None:
             fault = self.failure.fault
             evidence["failure"] = {
@@ -75,12 +96,28 @@ class Origin:
         return evidence
 
 
+def places_of(call: Call, calls: Sequence[Call], path: str, near: int) -> list[int]:
+    """Return where there is such a call, to the same file of a target that may have been in another place."""
+
+    def is_like(each: Call) -> bool:
+        below = each.path.removeprefix(path)
+        return each.kind is call.kind and (call.path.endswith(below) if below else "/" not in call.path.strip("/"))
+
+    return nearest_first((place for place, each in enumerate(calls) if is_like(each)), near)
+
+
 def origin_of(evidence: dict[str, Any]) -> Origin:
     """Return the origin that the evidence describes; raises KeyError, TypeError, ValueError for invalid evidence."""
-    kills = tuple(Kill(count_of(step_count), count_of(cut_bytes)) for step_count, cut_bytes in evidence["kills"])
+    kills = tuple(
+        Kill(count_of(step_count), count_of(cut_bytes), tuple(before))
+        for step_count, cut_bytes, *before in evidence["kills"]
+    )
     failure = evidence.get("failure")
     if failure is None:
-        return Origin(kills)
+        first, *others = kills
+        if "acknowledged" in evidence:
+            first = replace(first, before=(evidence.get("step_kind"), evidence.get("path")))
+        return Origin((first, *others))
     fault = Fault(
         at=count_of(failure["call"]),
         reason=StorageReason(failure["reason"]),

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from tornproof.harness.common.verdict import Finding, HasTime, always
@@ -32,9 +33,10 @@ NESTED_LIMITS = Limits(file_count=64, names_count=32, disk_count=128)
 
 
 class Cut(NamedTuple):
-    """A crash after `step` calls of a session, and the disk that it left."""
+    """A crash after `step` calls of a session, in a recovery the last of them, and the disk that it left."""
 
     step: int
+    call: Call | None
     choice: Choice
 
 
@@ -178,12 +180,12 @@ class ModelExploration:
                 reached.update(power_points.reached_by_disk(point, latest, disk, model))
             verdict, facts = self._judged(disk, point.bounds, is_sample=not disks.is_complete)
             if verdict.violated:
-                self.find(Found(verdict, model, point, (Cut(point.step, disks.choice(picked)),), origin or {}))
+                self.find(Found(verdict, model, point, (Cut(point.step, None, disks.choice(picked)),), origin or {}))
             else:
                 self._note(point.bounds, verdict, facts, reached)
                 goes_deeper = self._goes_deeper(facts, point.bounds, is_sample=not disks.is_complete)
                 if goes_deeper and self._settings.nested_depth:
-                    cuts = (Cut(point.step, disks.choice(picked)),)
+                    cuts = (Cut(point.step, None, disks.choice(picked)),)
                     self._crash_recovery(disk, facts, verdict, point, cuts, origin or {})
                 if not origin:
                     self.after_cut(disk, point, disks.choice(picked), facts)
@@ -252,14 +254,14 @@ class ModelExploration:
             tally.is_complete &= disks.is_complete
             if any(len(state.versions) > 1 for state in kernel.files.values()) and disks.legal_count > 1:
                 tally.reached[power_points.NESTED_LOST] += 1
-            self._visit_nested(disks, step, bounds, depth, point, cuts, origin)
+            self._visit_nested(disks, partial(Cut, step, call), bounds, depth, point, cuts, origin)
         used |= self._judge.used
         self._judge.used = used
 
     def _visit_nested(
         self,
         disks: LegalDisks,
-        step: int,
+        cut_of: Callable[[Choice], Cut],
         bounds: Bounds,
         depth: int,
         point: CrashPoint,
@@ -280,13 +282,13 @@ class ModelExploration:
             tally.nested_distinct += known is None
             verdict, facts = self._judged(picked.disk, bounds, is_sample=not disks.is_complete)
             if verdict.violated:
-                deeper = (*cuts, Cut(step, disks.choice(picked)))
+                deeper = (*cuts, cut_of(disks.choice(picked)))
                 self.find(Found(verdict, self.model, point, deeper, origin))
             elif (
                 self._goes_deeper(facts, bounds, is_sample=not disks.is_complete)
                 and depth < self._settings.nested_depth
             ):
-                deeper = (*cuts, Cut(step, disks.choice(picked)))
+                deeper = (*cuts, cut_of(disks.choice(picked)))
                 self._crash_recovery(picked.disk, facts, verdict, point, deeper, origin)
 
     def _names_of(self, kernel: Kernel, limits: Limits) -> LegalNames:
@@ -326,7 +328,7 @@ def recovery_steps(disk: Disk, recovery: tuple[Call, ...], model: Model) -> list
 
 
 def said_of(call: Call | None) -> dict[str, str | None]:
-    """Return what evidence says of the next call, None at the end of a session."""
+    """Return what evidence says of a call, None at the end of a session."""
     return {"step_kind": None if call is None else call.kind.value, "path": None if call is None else call.path}
 
 
@@ -349,7 +351,10 @@ def finding_of(found: Found, target: str) -> Finding:
             "step": point.step,
             **said_of(point.next),
             "acknowledged": list(point.bounds.operations[: point.bounds.low]),
-            "cuts": [{"step": cut.step, "choice": cut.choice.text()} for cut in cuts],
+            "cuts": [
+                {"step": cut.step, **(said_of(cut.call) if cut.call else {}), "choice": cut.choice.text()}
+                for cut in cuts
+            ],
             "origin": found.origin,
         },
     )

@@ -36,7 +36,7 @@ def replay_power(case: TestCase, finding: Finding) -> Verdict:
     judge = PowerJudge(case)
     try:
         places = _before_same_calls(case, finding.evidence)
-        return summed_up(_replay(judge, finding, moves) for moves in places)
+        return summed_up(verdict for moves in places for verdict in _replays(judge, finding, moves))
     except OF_ANOTHER_RUN:
         return Verdict.UNKNOWN
     finally:
@@ -83,34 +83,53 @@ def _places(case: TestCase, before: Moves, wanted: Mapping[str, Any], step: int)
     return nearest_first(places, step)
 
 
-def _replay(judge: PowerJudge, finding: Finding, moves: Moves) -> Verdict | None:
-    """Return the verdict on a finding whose cuts come after these moves; None if they cannot."""
+def _replays(judge: PowerJudge, finding: Finding, moves: Moves) -> Iterator[Verdict | None]:
+    """Yield the verdicts on a finding whose cuts come after these moves; None if they cannot."""
+    case, cuts = judge.case, finding.evidence["cuts"]
     try:
-        return finding.verdict_of(_violated(judge, finding.evidence, moves))
+        if not cuts:
+            with _world_after(case, moves[:-1], A) as world:
+                world.run(SESSION)
+                yield finding.verdict_of({violation.property for violation in world.progress.violations})
+            return
+        with _world_after(case, moves, model_named(finding.evidence["model"])) as world:
+            kernel, bounds = world.kernel, bounds_of(world.progress)
     except OF_ANOTHER_RUN:
-        return None
+        yield None
+    else:
+        yield from _cuts(judge, finding, kernel, bounds, cuts)
 
 
-def _violated(judge: PowerJudge, evidence: Mapping[str, Any], moves: Moves) -> set[str]:
-    case, cuts = judge.case, evidence["cuts"]
-    if not cuts:
-        with _world_after(case, moves[:-1], A) as world:
-            world.run(SESSION)
-            return {violation.property for violation in world.progress.violations}
-    with _world_after(case, moves, model_named(evidence["model"])) as world:
-        kernel, bounds = world.kernel, bounds_of(world.progress)
-    for number, cut in enumerate(cuts, start=1):
+def _cuts(
+    judge: PowerJudge, finding: Finding, kernel: Kernel, bounds: Bounds, cuts: list[Any]
+) -> Iterator[Verdict | None]:
+    """Yield the verdicts after a cut, and others after each call of the recovery that is like the finding's."""
+    cut, *later = cuts
+    try:
         choice = choice_of(cut["choice"])
         model = model_named(choice.model)
         disk = chosen_disk(kernel, model, choice)
         verdict, facts = judge.judge(disk, bounds)
-        if number == len(cuts):
-            return {verdict.violated} - {""}
+        if not later:
+            yield finding.verdict_of({verdict.violated} - {""})
+            return
         if not model.everything_dies:
             bounds = Bounds(verdict.found, len(verdict.found))
-        # No cut of a recovery comes before its first step.
-        kernel = recovery_steps(disk, facts.recovery, model)[count_of(cuts[number]["step"] - 1)][2]
-    raise AssertionError("the last cut returns")
+        kernels = _kernels_after(later[0], recovery_steps(disk, facts.recovery, model))
+    except OF_ANOTHER_RUN:
+        yield None
+    else:
+        for each in kernels:
+            yield from _cuts(judge, finding, each, bounds, later)
+
+
+def _kernels_after(cut: Mapping[str, Any], recovery: list[tuple[int, Call, Kernel]]) -> list[Kernel]:
+    """Return the kernel after each call that the cut may come after, the nearest first; older evidence counts them."""
+    step = count_of(cut["step"] - 1)
+    if "step_kind" not in cut:
+        return [recovery[step][2]]
+    places = (place for place, (_, call, _) in enumerate(recovery) if said_of(call).items() <= cut.items())
+    return [recovery[place][2] for place in nearest_first(places, step)]
 
 
 @contextmanager

@@ -715,12 +715,34 @@ def test_findings_are_the_same_in_every_run() -> None:
 def test_a_finding_names_the_step_and_the_nested_kill_that_it_needs() -> None:
     phase = explored(RecoversInPlace())
     finding = next(each for each in phase.findings if each.property == Property.LOST)
-    assert finding.evidence["kills"][0] == [8, 0] and len(finding.evidence["kills"]) == 2
+    assert finding.evidence["kills"] == [[8, 0], [2, 0, "write", "toy/state"]]
     assert (finding.evidence["acknowledged"], finding.evidence["started"]) == (1, 2)
     assert finding.evidence["step_kind"] == "truncate" and finding.evidence["path"] == "toy/new"
     assert finding.sentence.endswith(
         ". Killed after 8 steps, before the call to truncate toy/new, with 1 kill in recovery."
     )
+
+
+@pytest.mark.parametrize(
+    ("kill", "verdict"),
+    [
+        ([1, 0, "write", "toy/state"], Verdict.INVALID),
+        ([9, 0, "write", "elsewhere/toy/state"], Verdict.INVALID),
+        ([1, 0, "write", "toy/other"], Verdict.UNKNOWN),
+        ([1, 0, "unlink", "toy/state"], Verdict.UNKNOWN),
+        ([1, 0, None, None], Verdict.VALID),
+        ([2, 0], Verdict.INVALID),
+        ([1, 0], Verdict.VALID),
+        ([9, 0], Verdict.UNKNOWN),
+        ([1, 0, "write"], Verdict.UNKNOWN),
+    ],
+)
+def test_a_recovery_is_killed_before_the_same_call_wherever_that_is_now(kill: list[object], verdict: Verdict) -> None:
+    """It did not happen any more once a recovery made a few harmless calls before it, although nothing was mended."""
+    finding = next(each for each in explored(RecoversInPlace()).findings if each.property == Property.LOST)
+    kills = [finding.evidence["kills"][0], kill]
+    changed = replace(finding, evidence={**finding.evidence, "kills": kills})
+    assert replay_crash(RecoversInPlace(), OPERATIONS, changed, path="toy") is verdict
 
 
 class LosesInCommitsAndInRecoveries(RecoversInPlace):

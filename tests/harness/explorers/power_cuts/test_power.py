@@ -335,6 +335,29 @@ def test_a_finding_is_replayed_before_the_same_call_wherever_that_is_now(
     assert replay_power(case, changed) is verdict
 
 
+@pytest.mark.parametrize(
+    ("change", "verdict"),
+    [
+        ({}, Verdict.INVALID),
+        ({"step": 1}, Verdict.INVALID),
+        ({"step": 0}, Verdict.UNKNOWN),
+        ({"step": STEPS_OF_NO_SESSION}, Verdict.INVALID),
+        ({"path": "toy/none"}, Verdict.UNKNOWN),
+        ({"step_kind": None}, Verdict.UNKNOWN),
+    ],
+)
+def test_a_recovery_is_cut_after_the_same_call_wherever_that_is_now(change: dict[str, Any], verdict: Verdict) -> None:
+    case = toy_case(RecoversInPlace())
+    finding, *_ = phase_of(case, A, points=()).findings
+    first, second = finding.evidence["cuts"]
+    assert second["step_kind"] == "truncate" and second["path"] == "toy/state"
+    changed = dataclasses.replace(finding, evidence={**finding.evidence, "cuts": [first, {**second, **change}]})
+    assert replay_power(case, changed) is verdict
+    older = {"step": second["step"], "choice": second["choice"]}
+    changed = dataclasses.replace(finding, evidence={**finding.evidence, "cuts": [first, older]})
+    assert replay_power(case, changed) is Verdict.INVALID
+
+
 @pytest.mark.parametrize("model", [B, D])
 def test_a_finding_whose_step_is_no_number_of_steps_cannot_be_replayed(model: Model) -> None:
     """Such a move was taken for the death of the writer, and the finding for one that does not happen any more."""

@@ -326,9 +326,11 @@ def _bounds(of: Ordered) -> Iterator[Judged]:
             for said_low, said_high in itertools.product(bounds, repeat=2):
                 yield _judged(of, values, said_low, said_high)
     if of.physical != BYTE_ARRAY:
+        field = "statistics" if of.is_ordered else ""
         for is_exact in (True, False):
-            field = "statistics" if of.is_ordered else ""
-            yield Judged(type=of, values=(low, high), low=(NO_BOUND, is_exact), field=field)
+            none = (NO_BOUND, is_exact)
+            for said_low, said_high in ((none, None), (none, (high, True)), ((low, True), none), (none, none)):
+                yield Judged(type=of, values=(low, high), low=said_low, high=said_high, field=field)
 
 
 def _many(of: Ordered) -> Iterator[Judged]:

@@ -28,7 +28,7 @@ from tornproof.harness.explorers.roundtrip.worked_out.metadata.transactions impo
     pending,
     reloads,
 )
-from tornproof.harness.explorers.roundtrip.worked_out.metadata.verified_records import verified_records
+from tornproof.harness.explorers.roundtrip.worked_out.metadata.verified_records import headers, verified_records
 from tornproof.harness.explorers.roundtrip.worked_out.operators.migrations import (
     conversions,
     decoded_times,
@@ -152,6 +152,7 @@ def questions() -> tuple[Question, ...]:
         *asked_in_words(),
         *verified(),
         *verified_records(),
+        *headers(),
         *files_of_others(),
         *lists_of_others(),
         *unopened(),

@@ -54,6 +54,13 @@ def machines() -> Iterator[Question]:
             yield Question("fences", words, found, [] if machine in ORDERED else passed)
     words = "what a fence of aarch64 asks of another system than Linux"
     yield Question("fences", words, functools.partial(_fence, "aarch64", 1, 0, system="darwin"), None)
+    fences: dict[str, Callable[[OperatingSystemStorage], None]] = {
+        "loads": OperatingSystemStorage.load_fence,
+        "stores": OperatingSystemStorage.store_fence,
+    }
+    for (ordered, order), error in itertools.product(fences.items(), (None, errno.EPERM)):
+        words = f"what comes of a fence of {ordered} that the system answers with {error}"
+        yield Question("fences", words, functools.partial(_ordered, order, error), "StorageError" if error else 1)
     for mask in MASKS:
         expected = {"directory": 0o777 & ~mask, "file": 0o666 & ~mask}
         words = f"the permissions of what is made where the mask is {mask:03o}"
@@ -105,6 +112,23 @@ def _fence(machine: str, commands: int, answer: int, *, system: str = "linux") -
         except OSError as error:
             return type(error).__name__
     return asked
+
+
+def _ordered(order: Callable[[OperatingSystemStorage], None], error: int | None) -> Any:
+    """Return how often the fence of this machine is called, or the error that comes of it."""
+    calls = list[None]()
+
+    def fence() -> None:
+        calls.append(None)
+        if error is not None:
+            raise OSError(error, "not here")
+
+    def ordered() -> int:
+        order(OperatingSystemStorage())
+        return len(calls)
+
+    with replaced("tornproof.impl.storage.operating_system:fence_of_this_machine", lambda: fence):
+        return outcome_of(ordered)
 
 
 def _synced(system: str, error: int | None) -> list[str]:

@@ -7,11 +7,12 @@ import itertools
 import struct
 from collections.abc import Iterator, Mapping
 from types import ModuleType
+from typing import Any
 
 from tornproof.harness.common.whose_error import needed
-from tornproof.harness.explorers.roundtrip.worked_out.question import Question
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
 from tornproof.impl.layout import meta, pm, txn
-from tornproof.impl.layout.bits import Bits
+from tornproof.impl.layout.bits import Bits, BitTable
 from tornproof.impl.layout.record import Layout, Record
 from tornproof.impl.migrate import json_rules
 from tornproof.impl.types import questdb
@@ -44,7 +45,7 @@ WORDS: Mapping[str, tuple[ModuleType, str]] = {
 
 
 def bit_fields() -> Iterator[Question]:
-    """Yield the first bit and the number of bits of each field, as they are found in a word in which it is set."""
+    """Yield the bits of each field, as they are found in a word in which it is set, and those of all fields."""
     for name, (module, spelled) in WORDS.items():
         expected, first = {}, 0
         for each in spelled.split():
@@ -53,6 +54,8 @@ def bit_fields() -> Iterator[Question]:
                 expected[field] = ((1 << int(count or 1)) - 1) << first
             first += int(count or 1)
         yield Question("bit fields", name, functools.partial(_masks, module, tuple(expected)), expected)
+        all_bits = functools.partial(_known_mask, module, tuple(expected))
+        yield Question("bit fields", f"the bits that have a name in {name}", all_bits, sum(expected.values()))
 
 
 def _masks(module: ModuleType, fields: tuple[str, ...]) -> dict[str, int]:
@@ -66,18 +69,32 @@ def _masks(module: ModuleType, fields: tuple[str, ...]) -> dict[str, int]:
     return masks
 
 
+def _known_mask(module: ModuleType, fields: tuple[str, ...]) -> int:
+    return BitTable("", "", 64, tuple(getattr(module, name) for name in fields)).known_mask
+
+
 def annotations_of_records() -> Iterator[Question]:
-    """Yield records behind other bytes, and the bytes that are shown of each, which are those in the file."""
+    """Yield records behind other bytes, the bytes that are shown of each, and whether they are inside of a file."""
     records: tuple[type[Record], ...] = (txn.TransactionRecord, txn.PartitionEntry, pm.Footer, meta.MetaColumn)
     for record, start in itertools.product(records, (0, 1, 96)):
         size_bytes = record.layout.size_bytes
         content = bytes(number * 37 % 251 for number in range(start + size_bytes + 9))
         words = f"the bytes of a {record.__name__} at byte {start}"
         yield Question("annotated records", words, functools.partial(_is_shown, record.layout, content, start), True)
+    for record, start, more_bytes in itertools.product(records, (-1, 0, 1), (-1, 0, 1)):
+        size_bytes = record.layout.size_bytes + more_bytes
+        words = f"whether a {record.__name__} at byte {start} of {size_bytes} can be decoded"
+        is_inside = start >= 0 and start <= more_bytes
+        found = functools.partial(_is_decoded, record, bytes(size_bytes), start)
+        yield Question("annotated records", words, found, True if is_inside else "CorruptError")
     for number in (-1, 0, 1, -(1 << 62)):
         content = struct.pack("<4q", number, 0, number, number)
         found = functools.partial(_shown_numbers, txn.PartitionEntry.layout, content)
         yield Question("annotated records", f"the numbers of an entry of {number}", found, [number, 0, number, number])
+
+
+def _is_decoded(record: type[Record], content: bytes, start: int) -> Any:
+    return outcome_of(lambda: isinstance(record.unpack(content, start, file="file"), record))
 
 
 def _is_shown(layout: Layout, content: bytes, start: int) -> bool:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import functools
+import itertools
+import struct
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from tornproof.harness.explorers.corruption.crafted import overwritten
 from tornproof.harness.explorers.roundtrip.metadata.transaction_files import (
@@ -14,22 +17,25 @@ from tornproof.harness.explorers.roundtrip.metadata.transaction_files import (
     of_entries,
     with_lag_checksum,
 )
-from tornproof.harness.explorers.roundtrip.worked_out.question import Question
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
 from tornproof.harness.explorers.roundtrip.writing.kills import table_of_rows
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.systems.workload import FIRST_TIME
+from tornproof.impl.pm.header import decode_fixed
 from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.verify.verify import verify_table
 
 PATH = "table"
+DESCRIPTOR_BYTES = 32
+"""Of a column in the header of `_pm`."""
 LAG = ("seq_txn", "lag_checksum", "lag_txn_count", "lag_row_count", "lag_min_timestamp", "lag_max_timestamp")
 NO_LAG = {"lag_min_timestamp": NO_TIMES["min_timestamp"], "lag_max_timestamp": NO_TIMES["max_timestamp"]}
 NO_ROWS = {**NO_TIMES, **NO_LAG, "lag_row_count": 0, "lag_txn_count": 0, "fixed_row_count": 0}
 
 
 def verified_records() -> Iterator[Question]:
-    """Yield fields that are one more or less, and empty tables, and which fields a verification names."""
+    """Yield fields that are one more or less, and empty tables, and which fields a verification names; headers, too."""
     named = dict.fromkeys(LAG, "LAG_CHECKSUM") | {name: name.upper() for name in ("min_timestamp", "max_timestamp")}
     for (name, field), step in ((each, step) for each in named.items() for step in (-1, 1)):
         words = f"what is wrong with a record whose {name} is {step:+} beside what it was"
@@ -46,6 +52,27 @@ def verified_records() -> Iterator[Question]:
     for words, (record, expected) in empty.items():
         found = functools.partial(_named_of_empty, record)
         yield Question("records", f"what is wrong with the record of a table that {words}", found, expected)
+
+
+def headers() -> Iterator[Question]:
+    """Yield the fixed part of a header of `_pm` by its counts, of columns whose descriptors all fit into the file."""
+    for column_count, timestamp, sorting_count in itertools.product(range(3), range(-2, 4), range(4)):
+        is_right = -1 <= timestamp < column_count and sorting_count <= column_count
+        words = f"a header of {column_count} columns with the time {timestamp} and {sorting_count} that are sorted by"
+        found = functools.partial(_decoded, timestamp, sorting_count, column_count)
+        expected = [timestamp, sorting_count, column_count] if is_right else "CorruptError"
+        yield Question("records", words, found, expected)
+
+
+def _decoded(*numbers: int) -> Any:
+    """Return the designated timestamp and the counts of a header, which are read again."""
+    content = struct.pack("<QQiIII", 0, 0, *numbers, 0) + bytes(DESCRIPTOR_BYTES * numbers[-1])
+
+    def decoded() -> list[int]:
+        fixed = decode_fixed(content, file="_pm")
+        return [fixed.designated_timestamp, fixed.sorting_column_count, fixed.column_count]
+
+    return outcome_of(decoded)
 
 
 def _named(name: str, step: int) -> list[str]:

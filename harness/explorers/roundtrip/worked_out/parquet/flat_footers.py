@@ -203,6 +203,20 @@ def flat_files() -> Iterator[Question]:
         has_statistics = functools.partial(_has_statistics, content)
         name = f"whether a chunk has statistics, of which there is {words}"
         yield Question("flat files", name, has_statistics, bool(fields))
+    for (has_deprecated, has_low, has_high), value in itertools.product(
+        itertools.product((False, True), repeat=3), (0, 9)
+    ):
+        numbers = {
+            **({1: 7, 2: 3} if has_deprecated else {}),
+            **({6: value} if has_low else {}),
+            **({5: 9} if has_high else {}),
+        }
+        words = f"the bounds of a chunk whose statistics have the fields {[*numbers]}, the lower one {value}"
+        expected_bounds = value if has_low else None, 9 if has_high else None
+        binaries = [Field(number, Kind.BINARY, stated.to_bytes(8, "little")) for number, stated in numbers.items()]
+        statistics = Field(STATISTICS_FIELD, Kind.STRUCT, Struct(tuple(binaries)))
+        content = with_footer(target.getvalue(), within(CHUNK_FACTS, functools.partial(_with, statistics)))
+        yield Question("flat files", words, functools.partial(_bounds_in, content), expected_bounds)
     for size_bytes, expected in ((1, "CorruptError"), (1 << 20, "bytes")):
         restored_of = functools.partial(_restored, target.getvalue(), size_bytes)
         yield Question("flat files", f"a Thrift footer restored of at most {size_bytes} bytes", restored_of, expected)
@@ -223,6 +237,15 @@ def _with(field: Field, struct: Struct) -> Struct:
 def _has_statistics(content: bytes) -> bool:
     root = _root(content)
     return root.RowGroups(0).Columns(0).MetaData().Statistics() is not None
+
+
+def _bounds_in(content: bytes) -> tuple[int | None, int | None]:
+    """Return the minimum and the maximum of the first chunk, which has integers."""
+    stated = _root(content).RowGroups(0).Columns(0).MetaData().Statistics()
+    if stated is None:
+        return None, None
+    low = None if stated.MinLen() is None else int(stated.MinLo8())
+    return low, None if stated.MaxLen() is None else int(stated.MaxLo8())
 
 
 def _has_header(content: bytes, form: FooterForm, header: HeaderForm) -> bool:

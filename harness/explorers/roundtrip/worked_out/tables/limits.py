@@ -7,7 +7,8 @@ import io
 import itertools
 import struct
 from collections.abc import Iterator
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -23,13 +24,15 @@ from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.chunk.duplicate_values import read_column_values
-from tornproof.impl.chunk.duplicates import ChunkForm
+from tornproof.impl.chunk.duplicates import ChunkForm, duplicate_content
 from tornproof.impl.chunk.expansion import bound_bytes
 from tornproof.impl.chunk.together import is_small
 from tornproof.impl.layout.parquet import DATA_FILE, FooterForm
 from tornproof.impl.pm.block import Chunk
 from tornproof.impl.read.reader import open_snapshot
+from tornproof.impl.storage.interface import OpenMode
 from tornproof.impl.table.metadata_file import META_FILE, TableColumn
+from tornproof.impl.table.partition import read_chunks
 from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.transaction import safe_read
 from tornproof.impl.types.questdb import TypeTag
@@ -40,6 +43,8 @@ MANY_ELEMENTS = 5_000_000
 """Of one array: more than the lists that may be in all of them."""
 COLUMN_COUNT, ROW_COUNT = 6, 5
 MEBIBYTE = 1 << 20
+CHUNKS = (range(4, 9), range(9, 10), range(12, 20), range(21, 24))
+"""The bytes of chunks that are close together."""
 
 
 def limits() -> Iterator[Question]:
@@ -57,6 +62,13 @@ def limits() -> Iterator[Question]:
     for less, expected in ((0, 1), (1, "UnsupportedError")):
         words = f"what comes of a _txn whose record ends {less} bytes behind what may be read"
         yield Question("limits", words, functools.partial(_partitions_within, less), expected)
+    for length_bytes, most in itertools.product((4, 5, 6, 7), (4, 5, 6)):
+        words = f"which reads there are of a duplicate of {length_bytes} bytes where {most} may be, before byte 9"
+        reads = [(length_bytes, 3)] if length_bytes <= min(most, 6) else []
+        yield Question("limits", words, functools.partial(_reads_of_duplicate, length_bytes, most), reads)
+    for size_bytes in range(CHUNKS[-1].stop + 2):
+        words = f"the chunks that are read together from a file of {size_bytes} bytes, until one is not there"
+        yield Question("limits", words, functools.partial(_read_together, size_bytes), _expected_chunks(size_bytes))
     for chunk_bytes, value_count in ((1, 1), (1, 100 * MEBIBYTE), (MEBIBYTE, 2), (2 * MEBIBYTE, 5)):
         words = f"how many bytes a chunk of {value_count} values in {chunk_bytes} bytes may decode to"
         most = max(64 * MEBIBYTE, 64 * chunk_bytes)
@@ -122,12 +134,45 @@ def _is_small(chunk_bytes: int, value_count: int) -> bool:
     return is_small(_chunk(chunk_bytes, value_count))
 
 
-def _chunk(size_bytes: int, value_count: int) -> Chunk:
+def _reads_of_duplicate(length_bytes: int, most: int) -> list[tuple[int, int]]:
+    reads = list[tuple[int, int]]()
+
+    def read(size_bytes: int, offset_bytes: int) -> bytes:
+        reads.append((size_bytes, offset_bytes))
+        return bytes(size_bytes)
+
+    record, footer = (
+        SimpleNamespace(chunk_offset=3, chunk_length=length_bytes, chunk_crc=0),
+        SimpleNamespace(offset_bytes=9),
+    )
+    with replaced("tornproof.impl.limits:CHUNK_LIMIT_BYTES", most):
+        duplicate_content(read, cast(Any, record), cast(Any, footer))
+    return reads
+
+
+def _expected_chunks(size_bytes: int) -> list[Any]:
+    there = [bytes(chunk) for chunk in CHUNKS if chunk.stop <= size_bytes]
+    return there if len(there) == len(CHUNKS) else [*there, "CorruptError"]
+
+
+def _read_together(size_bytes: int) -> list[Any]:
+    storage, found = MemoryStorage(), list[Any]()
+    with storage.open_for_writing("file", OpenMode.NEW) as file:
+        file.pwrite(bytes(range(size_bytes)), 0)
+    chunks = [_chunk(len(each), 1, each.start) for each in CHUNKS]
+    with storage.open_for_reading("file") as handle:
+        contents = read_chunks(handle, chunks, file="file")
+        while len(found) < len(CHUNKS) and "CorruptError" not in found:
+            found.append(outcome_of(lambda: next(contents)))
+    return found
+
+
+def _chunk(size_bytes: int, value_count: int, start: int = 4) -> Chunk:
     return Chunk(
         codec=0,
         encodings=1,
         num_values=value_count,
-        byte_range_start=4,
+        byte_range_start=start,
         total_compressed=size_bytes,
         null_count=None,
         distinct_count=None,

@@ -90,6 +90,11 @@ def _changes() -> Iterator[Asked]:
     for (of, (flags, has_pm, version)), is_rewrite in itertools.product(PARTITIONS.items(), (False, True)):
         words = f"the version after a partition {of} {'is rewritten' if is_rewrite else 'gets rows'}"
         yield words, functools.partial(_version_after, flags, has_pm=has_pm, is_rewrite=is_rewrite), version
+    for has_rows, is_rewrite in itertools.product((False, True), repeat=2):
+        changes = [words for words, is_made in (("rows", has_rows), ("a rewrite", is_rewrite)) if is_made]
+        words = f"the row groups of each partition, and whether it is new, after {' and '.join(changes) or 'nothing'}"
+        expected = [1 if is_rewrite else 1 + has_rows, 1], [is_rewrite, False]
+        yield words, functools.partial(_groups_after, has_rows=has_rows, is_rewrite=is_rewrite), expected
 
 
 def _announcements() -> Iterator[Asked]:
@@ -200,6 +205,23 @@ def _version_after(flags: int, *, has_pm: bool, is_rewrite: bool) -> Any:
             return writer.commit()
 
     return outcome_of(change)
+
+
+def _groups_after(*, has_rows: bool, is_rewrite: bool) -> tuple[list[int], list[bool]]:
+    """Return the row groups of each partition after one commit that changes the first, and which are in a new place."""
+    storage = storage_of(two_days())
+    before = open_table(storage, PATH).transaction().partitions
+    with _opened(storage) as writer:
+        if has_rows:
+            _rows(writer)
+        if is_rewrite:
+            writer.rewrite_partition(before[0].timestamp)
+        if has_rows or is_rewrite:
+            writer.commit()
+    table = open_table(storage, PATH)
+    after = table.transaction().partitions
+    counts = [len(Contents.of(table, each).row_groups) for each in after]
+    return counts, [each.name_txn != former.name_txn for each, former in zip(after, before, strict=True)]
 
 
 def _announced(count: int) -> list[bool | None]:

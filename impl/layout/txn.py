@@ -84,4 +84,6 @@ PARTITION_FLAGS = BitTable(
         Bits("READ_ONLY", 62, 1, "the partition is read-only"),
     ),
 )
+SEQ_TXN_BITS, SEQ_TXN_MARK = 56, 0x40
+"""In TOKEN of a native partition, a later release stores the SEQ_TXN of its rows, and this in the bits above it."""
 ROW_COUNT, SQUASH_COUNT, PARQUET_GENERATED, PARQUET_FORMAT, READ_ONLY = PARTITION_FLAGS.bits

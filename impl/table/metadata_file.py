@@ -24,6 +24,7 @@ CODE_UNIT_BYTES = 2
 FORMAT_VERSION = 426
 MINOR_FORMAT_VERSION = 1
 CHECKSUM_OF_COLUMN = 37
+CHECKSUM_OF_VERSION = 13
 FILE_STEP_BYTES = 4096
 DROPPED = -TypeTag.INT
 """A dropped column has minus its type, whichever that was."""
@@ -136,7 +137,6 @@ def encode_metadata_file(metadata: TableMetadata, *, table_id: int) -> bytes:
     assert [*by_id] == sorted(by_id), metadata
     count = max(by_id) + 1
     minor_format = layout.MINOR_FORMAT_VERSION.put(0, MINOR_FORMAT_VERSION)
-    checksum = CHECKSUM_OF_COLUMN * count & layout.MINOR_FORMAT_CHECKSUM.mask
     header = layout.MetaHeader(
         column_count=count,
         partition_by=metadata.partition_by,
@@ -147,7 +147,7 @@ def encode_metadata_file(metadata: TableMetadata, *, table_id: int) -> bytes:
         o3_max_lag=600_000_000,
         metadata_version=0,
         wal_enabled=0,
-        minor_format=layout.MINOR_FORMAT_CHECKSUM.put(minor_format, checksum),
+        minor_format=layout.MINOR_FORMAT_CHECKSUM.put(minor_format, _checksum(count, 0)),
         ttl=0,
         unused=bytes(layout.MetaHeader.layout.field("unused").wire.size_bytes),
     )
@@ -195,10 +195,31 @@ def _check_header(header: layout.MetaHeader, size_bytes: int, file: str) -> None
         raise at.corrupt("column_count", f"1 to {room}, the columns that fit into the file", header.column_count)
     if header.column_count > COLUMN_COUNT_LIMIT:
         raise at.unsupported("column_count", f"at most {COLUMN_COUNT_LIMIT} columns", header.column_count)
+    _check_minor_format(header, at)
     if header.partition_by not in set(PartitionBy):
         raise at.corrupt("partition_by", f"{min(PartitionBy)} to {max(PartitionBy)}", header.partition_by)
     if not -1 <= header.timestamp_index < header.column_count:
         raise at.corrupt("timestamp_index", f"-1 to {header.column_count - 1}", header.timestamp_index)
+    if header.timestamp_index < 0 and header.partition_by != PartitionBy.NONE:
+        raise at.corrupt("timestamp_index", "a column, as the table has intervals", header.timestamp_index)
+
+
+def _check_minor_format(header: layout.MetaHeader, at: RecordPosition) -> None:
+    """Reject another number of columns than was written: with fewer, the next records would pass for names."""
+    count, version = header.column_count, header.metadata_version
+    expected, found = _checksum(count, version), layout.MINOR_FORMAT_CHECKSUM.get(header.minor_format)
+    # Old releases write no minor version, and no checksum.
+    if layout.MINOR_FORMAT_VERSION.get(header.minor_format) and found != expected:
+        raise at.corrupt(
+            "minor_format", f"the checksum {expected} of {count} columns, METADATA_VERSION {version}", found
+        )
+
+
+def _checksum(column_count: int, metadata_version: int) -> int:
+    """Return the checksum in MINOR_FORMAT."""
+    return (
+        CHECKSUM_OF_COLUMN * column_count + CHECKSUM_OF_VERSION * metadata_version
+    ) & layout.MINOR_FORMAT_CHECKSUM.mask
 
 
 def _check_type(index: int, record: layout.MetaColumn, file: str) -> None:

@@ -11,6 +11,7 @@ from tornproof.impl import limits
 from tornproof.impl.errors import CorruptError, FileMissingError, Problem, StorageError, UnsupportedError
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.layout.parquet import DATA_FILE, MAGIC, ParquetTail
+from tornproof.impl.layout.txn import SEQ_TXN_BITS, SEQ_TXN_MARK
 from tornproof.impl.pm.block import Chunk
 from tornproof.impl.pm.chain import Metadata, Resolved, TokenMissingError, decode_metadata, resolve
 from tornproof.impl.pm.check import check_metadata
@@ -161,8 +162,9 @@ def check_unmigrated(files: PartitionFiles, partition: Partition) -> Iterator[Pr
 
 def check_native(files: PartitionFiles, partition: Partition) -> Iterator[Problem]:
     """Yield what contradicts that the partition is native: rows of one that is not would silently be missing."""
-    if partition.token > 0 and not partition.parquet_was_generated:
-        expected = f"-1 or 0, because the flags say that there is no {DATA_FILE}"
+    has_seq_txn = partition.token >> SEQ_TXN_BITS == SEQ_TXN_MARK
+    if partition.token > 0 and not has_seq_txn and not partition.parquet_was_generated:
+        expected = f"-1, 0 or a SEQ_TXN, because the flags say that there is no {DATA_FILE}"
         yield Problem(TXN_FILE, f"TOKEN of {files.name}", partition.token_offset_bytes, expected, str(partition.token))
     if files.storage.kind(files.path) is not EntryKind.DIRECTORY:
         return

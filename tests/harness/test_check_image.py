@@ -35,7 +35,7 @@ from tornproof.impl.extension.footer import footer_tail
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.layout.meta import MetaHeader
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
-from tornproof.impl.table.metadata_file import META_FILE
+from tornproof.impl.table.metadata_file import META_FILE, PartitionBy
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.types.questdb import TypeTag
 from tornproof.testing import target
@@ -138,7 +138,7 @@ def test_a_table_without_a_designated_timestamp_has_no_verdict_and_its_note_says
     table = new_table()[0].image()
     meta = f"{PATH}/{META_FILE}"
     content = table.files[meta]
-    header = MetaHeader.unpack(content, 0, file=meta).changed(timestamp_index=-1).pack()
+    header = MetaHeader.unpack(content, 0, file=meta).changed(timestamp_index=-1, partition_by=PartitionBy.NONE).pack()
     image = DiskImage.of_files({**table.files, meta: header + content[len(header) :]})
     stateful = phases_of(image, PATH, PhaseName.STATEFUL)["stateful"]
     assert stateful.verdict is Verdict.UNKNOWN

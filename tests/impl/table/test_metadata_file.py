@@ -35,8 +35,10 @@ TIMESTAMP = LIVE.changed(type=TypeTag.TIMESTAMP)
 
 
 def meta_file(
-    *columns: tuple[str, layout.MetaColumn], partition_by: int = PartitionBy.DAY, timestamp_index: int = -1
+    *columns: tuple[str, layout.MetaColumn], partition_by: int | None = None, timestamp_index: int = -1
 ) -> bytes:
+    if partition_by is None:
+        partition_by = PartitionBy.NONE if timestamp_index < 0 else PartitionBy.DAY
     header = zeroed(
         layout.MetaHeader,
         column_count=len(columns),
@@ -180,7 +182,18 @@ def test_an_unknown_interval_is_rejected(partition_by: int) -> None:
 
 @pytest.mark.parametrize("partition_by", list(PartitionBy))
 def test_every_interval_decodes(partition_by: PartitionBy) -> None:
-    assert decode(meta_file(("a", LIVE), partition_by=partition_by)).partition_by is partition_by
+    content = meta_file(("a", TIMESTAMP), partition_by=partition_by, timestamp_index=0)
+    assert decode(content).partition_by is partition_by
+
+
+def test_only_a_table_without_intervals_may_have_no_designated_timestamp() -> None:
+    """Such a table was called sound, and could not be read by time or written to."""
+    for partition_by in PartitionBy:
+        content = meta_file(("a", TIMESTAMP), partition_by=partition_by)
+        if partition_by is PartitionBy.NONE:
+            assert decode(content).timestamp_id == -1
+        else:
+            assert rejected(content).field == "TIMESTAMP_INDEX"
 
 
 @pytest.mark.parametrize("column_count", [-(2**31), -1, 0, 3, 2**31 - 1])
@@ -323,6 +336,22 @@ def test_checksum_of_real_files_counts_columns_and_changes(questdb_data: Path) -
         header = layout.MetaHeader.unpack((questdb_data / name).read_bytes(), 0, file="_meta")
         checksum = 37 * header.column_count + 13 * header.metadata_version
         assert layout.MINOR_FORMAT_CHECKSUM.get(header.minor_format) == checksum
+
+
+def test_a_flipped_bit_of_the_number_of_columns_is_reported(questdb_data: Path) -> None:
+    """With fewer columns the next records passed for names: the others were gone, and the next rewrite lost them."""
+    for name in FILES:
+        content = (questdb_data / name).read_bytes()
+        for bit in range(HEADER.offset_of("column_count") * 8, 32):
+            assert rejected(flipped(content, bit)).field in ("COLUMN_COUNT", "MINOR_FORMAT")
+
+
+def test_a_file_of_an_old_release_has_no_checksum() -> None:
+    content = bytearray(meta_file(("a", TIMESTAMP), ("b", LIVE), timestamp_index=0))
+    assert len(decode(content).columns) == 2
+    content[HEADER.offset_of("minor_format") + 2] = 1
+    problem = rejected(bytes(content))
+    assert (problem.field, problem.actual) == ("MINOR_FORMAT", "0")
 
 
 @pytest.mark.parametrize("count", [1, 300, 3_000])

@@ -6,10 +6,11 @@ The files are made here, each of their fields is changed to others, and what the
 from __future__ import annotations
 
 import functools
+import itertools
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tornproof.harness.common.patch import Controls, not_noticed
 from tornproof.harness.common.whose_error import errors_as_problems
@@ -21,9 +22,11 @@ from tornproof.impl.table.metadata_file import TableMetadata, read_metadata_file
 PROPERTY = "`_meta` is read as what its bytes say, and rejected where it breaks a rule"
 FILE, PATH = "_meta", "table/_meta"
 HEADER, COLUMN, LENGTH = struct.Struct("<6i2qBii79x"), struct.Struct("<iqii4xi4x"), struct.Struct("<i")
-COUNT_AT, PARTITION_BY_AT, TIMESTAMP_AT, WAL_AT = 0, 4, 8, 40
+COUNT_AT, PARTITION_BY_AT, TIMESTAMP_AT, VERSION_AT, WAL_AT, MINOR_FORMAT_AT = 0, 4, 8, 32, 40, 41
 TYPE_AT, FLAGS_AT, CAPACITY_AT, REPLACING_AT = 0, 4, 16, 24
-LAST_INTERVAL = 5
+DAY, NO_INTERVAL, LAST_INTERVAL = 0, 3, 5
+VERSION = 3
+"""Of the metadata of a sound file."""
 INDEXED, DEDUP_KEY = 0, 3
 """Bits of the flags."""
 TIMESTAMP, SYMBOL, LONG, NANOSECONDS = 8, 12, 6, 1 << 18
@@ -62,6 +65,13 @@ class MetaFile:
         return "sound" if isinstance(expected, dict) else expected[1]
 
 
+class _Sound(NamedTuple):
+    name: str
+    columns: tuple[Record, ...]
+    content: bytes
+
+
+MINOR_VERSIONS = (0, 1)
 TABLES: dict[str, tuple[int, tuple[Record, ...]]] = {
     "a time first": (
         0,
@@ -92,7 +102,8 @@ TABLES: dict[str, tuple[int, tuple[Record, ...]]] = {
 @functools.cache
 def meta_files() -> tuple[MetaFile, ...]:
     """Return all files, always in the same order."""
-    return tuple(each for name in TABLES for each in (*_changed(name), *_cut(name))) + tuple(_large())
+    sound = [_content(name, minor) for name, minor in itertools.product(TABLES, MINOR_VERSIONS)]
+    return tuple(each for file in sound for each in (*_changed(file), *_cut(file))) + tuple(_large())
 
 
 @errors_as_problems
@@ -106,6 +117,12 @@ def failed_controls() -> Iterator[str]:
     """Yield what is not noticed of readers that check neither header nor timestamp, and of a flag in another bit."""
     module = "tornproof.impl.table.metadata_file"
     controls: Controls = (
+        (
+            "every number of columns is taken",
+            f"{module}:_check_minor_format",
+            lambda *_: None,
+            "because of MINOR_FORMAT",
+        ),
         ("every timestamp is taken", f"{module}:_check_timestamp", lambda *_: None, "because of TIMESTAMP_INDEX"),
         ("every type is taken", f"{module}:_check_type", lambda *_: None, "because of TYPE"),
         ("every position is free", f"{module}:_check_free", lambda *_: None, "because of REPLACING_INDEX"),
@@ -142,9 +159,12 @@ def _judged(file: MetaFile) -> dict[str, Any] | Rejection:
         return CorruptError, "COLUMN_COUNT", COUNT_AT
     if count > COLUMN_COUNT_MAX:
         return UnsupportedError, "COLUMN_COUNT", COUNT_AT
+    (version,), (checksum, minor) = struct.unpack_from("<q", content, VERSION_AT), _minor_format(content)
+    if minor and checksum != (37 * count + 13 * version) % (1 << 16):
+        return CorruptError, "MINOR_FORMAT", MINOR_FORMAT_AT
     if not 0 <= partition_by <= LAST_INTERVAL:
         return CorruptError, "PARTITION_BY", PARTITION_BY_AT
-    if not -1 <= timestamp < count:
+    if not -1 <= timestamp < count or (timestamp < 0 and partition_by != NO_INTERVAL):
         return CorruptError, "TIMESTAMP_INDEX", TIMESTAMP_AT
     names = _names(content, count)
     if not isinstance(names, list):
@@ -165,6 +185,11 @@ def _judged(file: MetaFile) -> dict[str, Any] | Rejection:
         "the log": content[WAL_AT] != 0,
         "the unit": any(of & NANOSECONDS for of in designated),
     }
+
+
+def _minor_format(content: bytes) -> tuple[int, int]:
+    checksum, minor = struct.unpack_from("<2H", content, MINOR_FORMAT_AT)
+    return checksum, minor
 
 
 def _names(content: bytes, count: int) -> list[str] | Rejection:
@@ -211,20 +236,22 @@ def _columns(content: bytes, names: Sequence[str]) -> list[tuple[Any, ...]] | Re
     return [taken[place] for place in sorted(taken)]
 
 
-def _content(name: str) -> bytes:
-    """Return a sound file; what is behind belongs to nobody."""
+def _content(name: str, minor: int) -> _Sound:
+    """Return a sound file of a minor version, of which the first has no checksum; what is behind belongs to nobody."""
     timestamp, columns = TABLES[name]
-    found = HEADER.pack(len(columns), 0, timestamp, 426, 7, 500_000, 600_000_000, 3, 1, 1 << 16, 0)
+    interval, settings = DAY if timestamp >= 0 else NO_INTERVAL, (426, 7, 500_000, 600_000_000)
+    minor_format = minor << 16 | (37 * len(columns) + 13 * VERSION if minor else 0)
+    found = HEADER.pack(len(columns), interval, timestamp, *settings, VERSION, 1, minor_format, 0)
     found += b"".join(COLUMN.pack(each.type, each.flags, 8, each.capacity, each.replacing) for each in columns)
     for each in columns:
         units = each.name.encode("utf-16-le")
         found += LENGTH.pack(len(units) // 2) + units
-    return found + b"\xff" * 5
+    return _Sound(f"{name}, minor version {minor}", columns, found + b"\xff" * 5)
 
 
-def _changed(name: str) -> Iterator[MetaFile]:
+def _changed(file: _Sound) -> Iterator[MetaFile]:
     """Yield a file as it is, and with each field changed to others."""
-    content, columns = _content(name), TABLES[name][1]
+    name, columns, content = file
     yield MetaFile(name, content)
 
     def changed(words: str, at: int, number: int, form: str = "<i") -> MetaFile:
@@ -237,6 +264,11 @@ def _changed(name: str) -> Iterator[MetaFile]:
         yield changed("PARTITION_BY", PARTITION_BY_AT, number)
     for number in (-2, *range(-1, count + 1), LEAST):
         yield changed("TIMESTAMP_INDEX", TIMESTAMP_AT, number)
+    for number in (-1, VERSION - 1, VERSION + 1, VERSION + (1 << 16), 1 << 40, (1 << 63) - 1):
+        yield changed("METADATA_VERSION", VERSION_AT, number, "<q")
+    checksum, minor = _minor_format(content)
+    for said in ((0, 0), (checksum, minor + 1), (checksum ^ 1, minor), (checksum ^ 1 << 15, minor), (checksum, 0)):
+        yield changed("MINOR_FORMAT", MINOR_FORMAT_AT, said[1] << 16 | said[0], "<I")
     for number in (0, 2, 255):
         yield changed("WAL_ENABLED", WAL_AT, number, "<B")
     for column in range(count):
@@ -264,16 +296,16 @@ def _changed(name: str) -> Iterator[MetaFile]:
         at += LENGTH.size + 2 * units
 
 
-def _cut(name: str) -> Iterator[MetaFile]:
+def _cut(file: _Sound) -> Iterator[MetaFile]:
     """Yield a file that ends earlier: in its header, in a column, in and behind names."""
-    content = _content(name)
+    name, _, content = file
     for size_bytes in (0, 1, 127, 128, 160, *range(164, len(content), 3)):
         yield MetaFile(f"{name}, {size_bytes} bytes", content[:size_bytes])
 
 
 def _large() -> Iterator[MetaFile]:
     """Yield files of as many columns, and as large, as is allowed, and more."""
-    content = _content("no time")
+    content = _content("no time", 0).content
     for size_bytes in (FILE_BYTES_MAX, FILE_BYTES_MAX + 1):
         yield MetaFile(f"{size_bytes} bytes", content, size_bytes)
     more = COLUMN_COUNT_MAX + 1

@@ -10,10 +10,13 @@ from tornproof.harness.explorers.roundtrip.writing.kills import table_of_rows
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
+from tornproof.impl.table.metadata_file import META_FILE
 from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.transaction import TXN_FILE
 
 PATH, DAY = "table", 86_400_000_000
+METADATA_VERSION, META_CHECKSUM = 32, 41
+"""Where they are in `_meta`."""
 ENTRY = struct.Struct("<4q")
 """Of a partition in `_txn`: its time, flags and rows, name and token."""
 
@@ -45,6 +48,15 @@ def with_number(files: Files, file: str, offset_bytes: int, number: int) -> File
     content = bytearray(files[file])
     struct.pack_into("<i", content, offset_bytes, number)
     return {**files, file: bytes(content)}
+
+
+def with_metadata_version(files: Files, version: int) -> Files:
+    """Return the files with another METADATA_VERSION in `_meta`, and its checksum."""
+    content = bytearray(files[META_FILE])
+    (column_count,) = struct.unpack_from("<i", content)
+    struct.pack_into("<q", content, METADATA_VERSION, version)
+    struct.pack_into("<H", content, META_CHECKSUM, (37 * column_count + 13 * version) % (1 << 16))
+    return {**files, META_FILE: bytes(content)}
 
 
 def with_entry(files: Files, flags: int, *, name_txn: int = 0, token: int | None = None, day: int = 0) -> Files:

@@ -6,7 +6,13 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
-from tornproof.harness.explorers.roundtrip.worked_out.changed_files import PATH, storage_of, two_days, with_number
+from tornproof.harness.explorers.roundtrip.worked_out.changed_files import (
+    PATH,
+    storage_of,
+    two_days,
+    with_metadata_version,
+    with_number,
+)
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind, InterceptedStorage
 from tornproof.impl.read.reader import open_snapshot
@@ -14,8 +20,8 @@ from tornproof.impl.table.metadata_file import META_FILE
 from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.transaction import TXN_FILE
 
-METADATA_VERSION, STRUCTURE_VERSION = 32, 40
-"""Where they are in `_meta`, and in a record of `_txn`; the high half of the second counts other changes."""
+STRUCTURE_VERSION = 40
+"""Where it is in a record of `_txn`; its low half is METADATA_VERSION of `_meta`, the high one counts other changes."""
 STRUCTURES = 9
 
 Stored: TypeAlias = tuple[int, int]
@@ -41,8 +47,7 @@ class _Changing(InterceptedStorage):
     def __init__(self, stored: Sequence[Stored]) -> None:
         self._files = two_days()
         super().__init__(storage_of(self._files))
-        record = open_table(self._inner, PATH).transaction().record_offset
-        self._places = (META_FILE, METADATA_VERSION), (TXN_FILE, record + STRUCTURE_VERSION)
+        self._structure_version_at = open_table(self._inner, PATH).transaction().record_offset + STRUCTURE_VERSION
         self._left = list(stored)
         self.pause_count = 0
 
@@ -51,9 +56,10 @@ class _Changing(InterceptedStorage):
         if not self._left:
             return
         files = self._files
-        for (file, offset_bytes), version in zip(self._places, self._left.pop(0), strict=True):
-            files = with_number(files, file, offset_bytes, version)
-        files = with_number(files, TXN_FILE, self._places[1][1] + 4, STRUCTURES)
+        version, structure_version = self._left.pop(0)
+        files = with_metadata_version(files, version)
+        files = with_number(files, TXN_FILE, self._structure_version_at, structure_version)
+        files = with_number(files, TXN_FILE, self._structure_version_at + 4, STRUCTURES)
         for file in (META_FILE, TXN_FILE):
             with self._inner.open_for_writing(f"{PATH}/{file}") as opened:
                 opened.pwrite(files[file], 0)

@@ -16,6 +16,7 @@ from tornproof.harness.explorers.roundtrip.worked_out.changed_files import (
     storage_of,
     two_days,
     with_entry,
+    with_metadata_version,
     with_number,
     without,
 )
@@ -64,6 +65,24 @@ def other_partitions() -> Iterator[Question]:
             words = f"how many partitions has {table}, and an entry of directory {name_txn} with the token {token}"
             found = functools.partial(_entry_count, interval, row_count, max_timestamp, name_txn, token)
             yield Question("other partitions", words, found, named)
+    # A later release marks the SEQ_TXN of a native partition with bit 62; those below it up to 56 are nobody's.
+    for token in (
+        -1,
+        0,
+        1,
+        1 << 40,
+        1 << 55,
+        1 << 61,
+        1 << 62,
+        17 | 1 << 62,
+        (1 << 56) - 1 | 1 << 62,
+        3 << 61,
+        (1 << 63) - 1,
+    ):
+        is_sound = token < 1 or token >> 56 == 1 << 6
+        words = f"what a verification finds of a native partition with the token {token}"
+        found = functools.partial(_of_native, token)
+        yield Question("other partitions", words, found, [] if is_sound else ["TOKEN of 2024-01-01"])
 
 
 def _entry_count(interval: int | None, row_count: int, max_timestamp: int, name_txn: int, token: int) -> Any:
@@ -75,8 +94,13 @@ def _entry_count(interval: int | None, row_count: int, max_timestamp: int, name_
     return outcome_of(lambda: len(table.transaction().partitions))
 
 
-def _with_native_partition(*, is_there: bool) -> Files:
-    files = with_entry(two_days(), 0, name_txn=-1, token=-1)
+def _of_native(token: int) -> list[str]:
+    table = open_table(storage_of(_with_native_partition(is_there=True, token=token)), PATH)
+    return [problem.field for problem in verify_table(table).all_problems]
+
+
+def _with_native_partition(*, is_there: bool, token: int = -1) -> Files:
+    files = with_entry(two_days(), 0, name_txn=-1, token=token)
     columns = {"2024-01-01/ts.d": struct.pack("<q", FIRST_TIME), "2024-01-01/v.d": bytes(8)}
     return {**without(files, FIRST), **(columns if is_there else {})}
 
@@ -168,7 +192,7 @@ STATES: dict[str, tuple[Callable[[], Files], Any, Any, Any]] = {
         CorruptError.__name__,
     ),
     "whose _meta has another version": (
-        lambda: with_number(two_days(), META_FILE, 32, 1),
+        lambda: with_metadata_version(two_days(), 1),
         ([], 1),
         ([], [], 0),
         (2, 0),

@@ -49,8 +49,8 @@ FIRST_DAY = FIRST_TIME // DAY * DAY
 READ_ONLY = 1 << 62
 COMMIT_COUNT, SYMBOLS_MANY, PARTITIONS_MANY = 3, 40, 150
 HOUR = DAY // 24
-TIME_INDEX_OFFSET_BYTES = 8
-"""Of the designated timestamp in `_meta`."""
+PARTITION_BY_OFFSET_BYTES, TIME_INDEX_OFFSET_BYTES = 4, 8
+"""Of the intervals and of the designated timestamp in `_meta`."""
 PARTITIONS = {
     "as writers leave it": (PARQUET | GENERATED, True, 2),
     "that is read-only": (PARQUET | GENERATED | READ_ONLY, True, RowsRejectedError.__name__),
@@ -74,7 +74,7 @@ def _openings() -> Iterator[Asked]:
         ("without _meta", lambda: without(two_days(), META_FILE), "NotATableError"),
         (
             "whose _meta names no time",
-            lambda: with_number(two_days(), META_FILE, TIME_INDEX_OFFSET_BYTES, -1),
+            lambda: with_number(_without_intervals(), META_FILE, TIME_INDEX_OFFSET_BYTES, -1),
             "NotATableError",
         ),
     ):
@@ -84,6 +84,10 @@ def _openings() -> Iterator[Asked]:
         by = f"a table that a server {'maps' if is_mapped else 'has closed'}{', opened by force' if force else ''}"
         found = functools.partial(_version_of_writer, two_days, is_mapped=is_mapped, force=force)
         yield f"the version that a writer opens of {by}", found, "BusyError" if is_mapped and not force else 1
+
+
+def _without_intervals() -> Files:
+    return with_number(two_days(), META_FILE, PARTITION_BY_OFFSET_BYTES, PartitionBy.NONE)
 
 
 def _changes() -> Iterator[Asked]:

@@ -174,6 +174,12 @@ def test_recovery_restates_exactly_the_newest_orphans() -> None:
         assert added == {name: name[0] == partition for name in names(table)}
 
 
+def test_recovery_restates_the_committed_generation_past_an_orphan_with_the_same_rows() -> None:
+    orphaned = only(TABLE, commit(in_place(130, FIRST.rows), stopped_after=Stage.PUBLISHED))
+    assert orphans(orphaned) == (DAY,)
+    assert chain(only(orphaned, Recover())) == [(FIRST_TOKEN, 0), (130, 1), (FIRST_TOKEN, 1)]
+
+
 def test_recovery_twice_is_recovery_once() -> None:
     once = only(ORPHANED, commit(new_directory(NIGHT), stopped_after=Stage.PUBLISHED), Recover())
     assert names(once) == [(DAY, 3)]
@@ -349,7 +355,7 @@ def drawn_operation(state: State, choice: Choice, fresh_row: int) -> Operation:
     for partition in ([1], [2], [1, 2], [3], [2, 3])[which % 5]:
         entry = state.entries.get(partition)
         if entry is not None and how % 3 == 0:
-            rows = (*entry.rows, fresh_row)
+            rows = (*entry.rows, fresh_row) if size % 2 else entry.rows
             changes.append(in_place(entry.token + 1 + size, rows, partition=partition))
         elif entry is not None and how == 4:
             changes.append(Drop(partition=partition))
@@ -383,6 +389,14 @@ def check_state(state: State, rows_of: dict[int, dict[int, tuple[int, ...]]], co
     assert names(state) == sorted(names(state))
 
 
+def check_recovery(before: State, after: State) -> None:
+    """Whatever was left before: behind a committed generation there is none afterwards, and no other is restated."""
+    for entry in before.committed.entries:
+        old, new = before.generations(entry.directory), after.generations(entry.directory)
+        assert (new[-1].token, new[-1].rows) == (entry.token, entry.rows)
+        assert (len(new) == len(old)) is (old[-1].token == entry.token)
+
+
 @settings(max_examples=150)
 @given(choices=st.lists(st.tuples(*[st.integers(0, 7)] * 4), max_size=25), data=st.data())
 def test_every_sequence_of_operations_keeps_what_readers_may_rely_on(
@@ -403,6 +417,8 @@ def test_every_sequence_of_operations_keeps_what_readers_may_rely_on(
             before.committed.number,
             before.committed.number + 1,
         }
+        if operation == Recover():
+            check_recovery(before, state)
         if state.committed.number > before.committed.number:
             assert isinstance(operation, Commit)
             rows_of[state.committed.number] = expected_rows(rows_of[before.committed.number], operation.changes)

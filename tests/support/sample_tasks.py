@@ -2,11 +2,15 @@
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
+
+from multiprocess.connection import Connection  # type: ignore[import-untyped]
 
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
 from tornproof.harness.parallel.tasks import Exploration
@@ -57,6 +61,19 @@ def say_so_and_never_return(worker: Worker) -> None:
 def die(worker: Worker) -> None:
     """End as a bus error would have it."""
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def start_a_process(worker: Worker, pipe: str, *, dies: bool) -> None:
+    """Start a process that holds the end of a named pipe, and die or go on without it."""
+    with Path(pipe).open("w") as file:
+        subprocess.Popen(["sleep", "30"], stdout=file)
+    if dies:
+        die(worker)
+
+
+def tell_descriptors(connection: Connection) -> None:
+    """Send what descriptors a process begins with."""
+    connection.send(sorted(os.listdir("/proc/self/fd")))
 
 
 def fail(worker: Worker) -> None:

@@ -1,10 +1,11 @@
 """Explorations over processes: the same results for any number of them, nothing lost, and nothing left behind."""
 
 import os
+import select
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,10 +26,12 @@ from tornproof.harness.parallel.tasks import (
     explore_here,
     interrupts_kept,
 )
-from tornproof.harness.parallel.workers import Task
+from tornproof.harness.parallel.workers import Failed, Message, Pool, Task
 
 ROOT = Path(__file__).parents[3]
 WAVES = "[1, 16, 81, 6561]"
+HANGS_SECONDS = 10
+"""Ends what would never end."""
 
 
 @pytest.fixture(autouse=True)
@@ -40,6 +43,34 @@ def nothing_of_the_explorers_imported(monkeypatch: pytest.MonkeyPatch) -> None:
 def phase_of(tasks: list[Task], **more: Any) -> Phase:
     (phase,) = explore({"sample": exploring(tasks)}, 0, workers=2, **more).phases
     return phase
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> Iterator[Pool]:
+    """A pool of one process whose server is ready."""
+    with Pool(0, tmp_path, 1) as one:
+        assert one._server.is_ready(HANGS_SECONDS)
+        yield one
+
+
+def next_message(pool: Pool) -> Message:
+    return next(pool.messages(HANGS_SECONDS))
+
+
+def test_a_pipe_ends_with_its_process_and_no_other_process_has_it() -> None:
+    """Where the server kept it, the end of a process was never noticed."""
+    server = ForkServer(sample_tasks.__name__)
+    try:
+        assert server.is_ready(HANGS_SECONDS)
+        ours = [server.start(sample_tasks.tell_descriptors)[1] for _ in range(3)]
+        first, *others = [each.recv() for each in ours]
+        assert others == [first, first]
+        for each in ours:
+            assert each.poll(HANGS_SECONDS / 2)
+            with pytest.raises(EOFError):
+                each.recv()
+    finally:
+        server.close()
 
 
 @pytest.mark.parametrize("workers", [1, 2, nightly(7)])
@@ -84,7 +115,7 @@ def test_a_task_that_fails_leaves_the_verdict_open_and_costs_nothing_that_others
     run: Callable[..., Any], reason: str
 ) -> None:
     others = [Task(run=sample_tasks.square, arguments=(number,)) for number in range(6)]
-    phase = phase_of([*others[:3], Task(run=run), *others[3:]])
+    phase = phase_of([*others[:3], Task(run=run), *others[3:]], seconds=HANGS_SECONDS)
     assert (phase.verdict, phase.complete, phase.bound) == (Verdict.UNKNOWN, False, "[0, 1, 4, 9, 16, 25]")
     assert reason in phase.note
 
@@ -96,6 +127,39 @@ def test_a_task_that_fails_leaves_the_verdict_open_although_later_ones_succeed()
 
     (phase,) = explore({"sample": exploration()}, 0, workers=1).phases
     assert (phase.verdict, phase.bound) == (Verdict.UNKNOWN, "[9]") and phase.note
+
+
+def test_the_task_of_a_process_that_died_before_it_fails_and_another_process_goes_on(pool: Pool) -> None:
+    """It was never heard of, and neither was any later task that the process got."""
+    (idle,) = pool.idle()
+    idle.begin("sample", 0, Task(run=sample_tasks.identity))
+    first = next_message(pool).result
+    os.kill(first, signal.SIGKILL)
+    assert idle.connection.poll(HANGS_SECONDS)
+    assert [each.begin("sample", 1, Task(run=sample_tasks.identity)).index for each in pool.idle()] == [1]
+    failed = next_message(pool)
+    assert (failed.index, failed.is_over, type(failed.result)) == (1, True, Failed)
+    (new,) = pool.idle()
+    new.begin("sample", 2, Task(run=sample_tasks.identity))
+    assert next_message(pool).result not in (first, failed.result)
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_what_a_worker_has_started_ends_with_it(pool: Pool, tmp_path: Path, dies: bool) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        (worker,) = pool.idle()
+        worker.begin("sample", 0, Task(run=partial(sample_tasks.start_a_process, dies=dies), arguments=(str(pipe),)))
+        assert isinstance(next_message(pool).result, Failed) is dies
+        pool.close()
+        # It ends when the last process that can write to it has ended.
+        ends = select.poll()
+        ends.register(reading, 0)
+        assert ends.poll(HANGS_SECONDS / 2 * 1000)
+    finally:
+        os.close(reading)
 
 
 def test_a_ceiling_takes_what_tasks_have_and_ends_those_that_do_not_check_the_time() -> None:
@@ -173,6 +237,15 @@ def test_a_run_goes_on_where_it_is_not_to_fail_fast_or_finds_nothing(fails_fast:
     (phase,) = outcome.phases
     assert phase.bound == ("[]" if fails_fast else "[9, 7]")
     assert outcome.cut_by is None and (outcome.first_finding_cpu_seconds is None) is fails_fast
+
+
+@pytest.mark.parametrize(
+    "among", [lambda each: each, lambda each: [None, each], lambda each: (None, each)], ids=["alone", "list", "tuple"]
+)
+def test_a_finding_is_seen_alone_and_among_several_results(among: Callable[[Any], Any]) -> None:
+    for number in (1, 2):
+        result = among(sample_tasks.find(None, number))
+        assert Message(name="sample", index=0, result=result).has_finding is (number == 1)
 
 
 def test_an_interrupt_ends_with_what_there_is() -> None:

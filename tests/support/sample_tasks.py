@@ -73,7 +73,7 @@ def start_a_process(worker: Worker, pipe: str, *, dies: bool) -> None:
 
 def tell_descriptors(connection: Connection) -> None:
     """Send what descriptors a process begins with."""
-    connection.send(sorted(os.listdir("/proc/self/fd")))
+    connection.send(sorted(each.name for each in Path("/proc/self/fd").iterdir()))
 
 
 def fail(worker: Worker) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections import defaultdict
@@ -13,6 +14,7 @@ from tornproof.harness.recording.steps import Step
 
 ADDR2LINE = "addr2line"
 NO_LINE = "??"
+_OFFSET = re.compile(r"\+0x[0-9a-f]+$")
 
 
 def with_lines(steps: Iterable[Step]) -> tuple[Step, ...]:
@@ -31,10 +33,13 @@ def with_lines(steps: Iterable[Step]) -> tuple[Step, ...]:
 
 
 def _parts(frame: str) -> tuple[str, str, str]:
-    """Return the file, the function and the address of a frame."""
+    """Return the file, the function and the address of a frame.
+
+    A function of C++ has its parameters in its name, with spaces, and an operator can have a plus.
+    """
     file, _, rest = frame.rpartition(": ")
-    function, _, address = rest.partition(" ")
-    return file, function.partition("+")[0], address.strip("[]")
+    function, _, address = rest.rpartition(" ")
+    return file, _OFFSET.sub("", function), address.strip("[]")
 
 
 def _lines(file: str, addresses: Sequence[str]) -> Sequence[str]:

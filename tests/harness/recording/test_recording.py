@@ -15,6 +15,7 @@ from tornproof.harness.recording.following import Follower
 from tornproof.harness.recording.open_files import Directory, OpenFile, Process
 from tornproof.harness.recording.recorder import counts_of
 from tornproof.harness.recording.replaying import Machine, captured, difference, tree_of
+from tornproof.harness.recording.stacks import with_lines
 from tornproof.harness.recording.steps import End, NotFollowedError, Start, Step, StepKind, Trace, insert
 from tornproof.harness.recording.system_calls import Lines
 from tornproof.harness.recording.trace_file import read_trace, write_trace
@@ -265,7 +266,9 @@ os.write(9, b"\\n"); open("f", "w").close(); os.write(9, b"one\\n \\n")
 
 
 def test_stacks_name_the_function_that_made_a_call_and_its_line_where_that_is_known(tmp_path: Path) -> None:
-    program, data = compiled(tmp_path), tmp_path / "data"
+    folder, data = tmp_path / "of: 1", tmp_path / "data"
+    folder.mkdir()
+    program = compiled(folder)
     data.mkdir()
     (data / "cur").write_bytes(b"a" * 8192)
     trace = recorded(data, program, "overwrite", "bad", with_stacks=True)
@@ -275,6 +278,26 @@ def test_stacks_name_the_function_that_made_a_call_and_its_line_where_that_is_kn
         number = int(write.place.rpartition(":")[2])
         assert "pwrite(f, text" in CLASSES.read_text().splitlines()[number - 1]
     assert write.place in str(write)
+
+
+FRAMES = {
+    " > /opt/store(commit+0x20) [0x2]": "store: commit",
+    " > /opt/of: 1/a: b(commit+0x20) [0x2]": "a: b: commit",
+    " > /opt/of 1/store(+0x20) [0x2]": "store: ",
+    " > /opt/store(void put<long>(long, char)+0x2c) [0x2]": "store: void put<long>(long, char)",
+    " > /opt/store(operator+(A, int)+0x26) [0x2]": "store: operator+(A, int)",
+    " > /opt/store(example.org/a/b.(*T).Commit+0x26) [0x2]": "store: example.org/a/b.(*T).Commit",
+}
+
+
+@pytest.mark.parametrize("frame", FRAMES)
+def test_a_frame_is_shown_whatever_is_in_the_names_of_its_file_and_its_function(frame: str) -> None:
+    """A function with parameters, as C++ has them, ended the recording in a traceback."""
+    reader = Lines()
+    assert not [*reader.events("1 fsync(3) = 0\n"), *reader.events(frame)]
+    (call,) = reader.rest()
+    (step,) = with_lines([Step(kind=StepKind.SYNC_ALL, call=1, name=call.name, stack=tuple(call.stack))])
+    assert step.stack == (FRAMES[frame],)
 
 
 OPEN = """

@@ -636,6 +636,14 @@ class Follower:
             raise ValueError("it moves something into the recorded directory, or a directory out of it")
         elif kernel.find(source) is not None:
             self._add(process, StepKind.RENAME, path=source, target=target)
+            self._move_working_directories(f"{self._root}/{source}", f"{self._root}/{target}")
+
+    def _move_working_directories(self, source: str, target: str) -> None:
+        """Rename what processes work in, whose relative paths lead there under any name."""
+        for process in self._processes.values():
+            path = process.directory.path
+            if f"{path}/".startswith(f"{source}/"):
+                process.directory.path = target + path.removeprefix(source)
 
     def _move_not_recorded(self, source: str | None, target: str | None) -> None:
         """Rename what is not recorded at a path and below it; without a target it leaves the recorded directory."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from depth import sampled
-from recorded_programs import CLASSES, NEEDS_STRACE, PYTHON, compiled, random_program, recorded, recorded_python
+from recorded_programs import CLASSES, NEEDS_STRACE, PYTHON, begin, compiled, random_program, recorded, recorded_python
 
 from tornproof.harness.recording import following
 from tornproof.harness.recording.following import Follower
@@ -34,12 +34,24 @@ def left(trace: Trace) -> Machine:
 
 @pytest.mark.parametrize("seed", sampled(6, range(200)))
 def test_a_trace_of_random_calls_leads_to_what_the_program_left(tmp_path: Path, seed: int) -> None:
-    (tmp_path / "a").write_bytes(b"before")
-    (tmp_path / "s").symlink_to("a")
+    begin(tmp_path)
     trace = recorded_python(tmp_path, random_program(seed, 150))
     write_trace(trace, tmp_path.with_suffix(".trace"))
     assert len(trace.steps) > 20 and read_trace(tmp_path.with_suffix(".trace")) == trace
     assert difference(tree_of(left(trace).kernel), captured(tmp_path)) == ""
+
+
+@pytest.mark.parametrize("seed", sampled(1, range(20)))
+def test_what_a_program_does_in_a_directory_whose_name_begins_alike_is_no_step_and_no_note(
+    tmp_path: Path, seed: int
+) -> None:
+    data, other = tmp_path / "data", tmp_path / "data-old"
+    for each in (data, other):
+        each.mkdir()
+        begin(each)
+    trace = recorded_python(data, f"import os; os.chdir('../data-old')\n{random_program(seed, 100)}")
+    assert captured(other) != captured(data)
+    assert trace.steps == () and trace.end.notes == () and trace.end.calls == 0
 
 
 def test_a_sync_of_a_range_of_what_is_not_there_is_rejected_in_words() -> None:
@@ -72,6 +84,7 @@ def test_after_a_sync_of_a_range_what_can_be_lost_still_has_the_step_that_it_cam
 
 
 def test_every_effect_that_can_be_lost_has_the_step_that_it_came_from(tmp_path: Path) -> None:
+    begin(tmp_path)
     trace = recorded_python(tmp_path, random_program(3, 300))
     machine = Machine(trace.start)
     for index, step in enumerate(trace.steps):
@@ -110,6 +123,28 @@ def test_symbolic_links_lead_where_they_were_made_to_lead(tmp_path: Path) -> Non
     assert trace.start.links == {"old": ".//v0/"}
     links = {step.path: step.target for step in trace.steps if step.kind is StepKind.SYMLINK}
     assert links == {"a": "./v1", "b": "v1/", "c": "v1//../v1"}
+
+
+ELSEWHERE = {
+    "the link leads elsewhere": "os.unlink(top + '/l'); os.symlink('y', top + '/l')",
+    "the link is gone": "os.unlink(top + '/l')",
+    "it has another name": "os.rename(top + '/x/w', top + '/v')",
+    "it is in a directory with another name": "os.rename(top + '/x', top + '/z')",
+    "another one has its name": "os.rename(top + '/x', top + '/z'); os.makedirs(top + '/x/w')",
+    "a child gives it another name": "os.fork() or (os.rename('../w', '../v'), os._exit(0)); os.wait()",
+}
+
+
+@pytest.mark.parametrize("change", ELSEWHERE)
+def test_relative_paths_lead_to_the_working_directory_whatever_becomes_of_its_name(tmp_path: Path, change: str) -> None:
+    """A program that went on in a directory which had been renamed was not followed."""
+    program = f"""import os
+top = os.getcwd(); os.makedirs("x/w"); os.makedirs("y/w"); os.symlink("x/w", "l"); os.chdir("l")
+{ELSEWHERE[change]}
+os.mkdir("a"); os.rename("a", "b"); os.symlink("t", "c"); os.mkdir("d"); os.rmdir("d"); os.mknod("e"); os.link("e", "f")
+"""
+    trace = recorded_python(tmp_path, program)
+    assert difference(tree_of(left(trace).kernel), captured(tmp_path)) == ""
 
 
 def test_what_goes_through_a_fifo_is_not_recorded(tmp_path: Path) -> None:
@@ -335,7 +370,10 @@ def followed(root: Path, lines: str) -> Trace:
         follower.take(call)
     follower.end()
     steps = tuple(follower.steps)
-    return Trace(start=start, steps=steps, end=End(exit_code=0, calls=follower.call_count, steps=len(steps)))
+    notes = tuple(sorted(follower.notes))
+    return Trace(
+        start=start, steps=steps, end=End(exit_code=0, calls=follower.call_count, steps=len(steps), notes=notes)
+    )
 
 
 def of_kind(trace: Trace, *kinds: StepKind) -> list[Step]:
@@ -523,6 +561,32 @@ def test_a_descriptor_that_exec_closes_leads_to_no_file_any_more(tmp_path: Path,
 """
     (write,) = of_kind(followed(tmp_path, "\n".join([OPEN, *lines, after])), StepKind.WRITE)
     assert write.offset == (0 if DESCRIPTORS[calls] else 7)
+
+
+STREAM_IS_KEPT = {
+    "close(1</dev/null>) = 0": False,
+    "close(1<pipe:[3]>) = 0": False,
+    "close(1<a>) = 0": False,
+    "close_range(0, 9, 0) = 0": False,
+    "dup2(7<pipe:[7]>, 1</dev/null>) = 1<pipe:[7]>": False,
+    "openat(AT_FDCWD, '/out', O_WRONLY) = 1</out>": False,
+    "fcntl(1</dev/null>, F_SETFD, FD_CLOEXEC) = 0\nexecve('/it', ['it'], []) = 0": False,
+    "fork() = 2\n2 close(1</dev/null>) = 0": True,
+    "fork() = 2\n2 execve('/it', ['it'], []) = 0": True,
+    "dup(1</dev/null>) = 5</dev/null>\nclose(1</dev/null>) = 0\ndup2(5</dev/null>, 1) = 1</dev/null>": True,
+}
+
+
+@pytest.mark.parametrize("calls", STREAM_IS_KEPT)
+def test_what_is_written_to_another_stream_with_the_number_of_one_that_was_closed_acknowledges_nothing(
+    tmp_path: Path, calls: str
+) -> None:
+    lines = "\n".join(each if each[0].isdigit() else f"1 {each}" for each in calls.replace("'", '"').splitlines())
+    trace = followed(
+        tmp_path, f'1 write(1</dev/null>, "one\\n", 4) = 4\n{lines}\n1 write(1<pipe:[7]>, "two\\n", 4) = 4'
+    )
+    expected = [b"one", b"two"] if STREAM_IS_KEPT[calls] else [b"one"]
+    assert [step.content for step in of_kind(trace, StepKind.ACKNOWLEDGE)] == expected
 
 
 def test_a_descriptor_that_is_seen_to_lead_elsewhere_leads_to_no_file(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import sample_tasks
 from depth import nightly
 from sample_tasks import exploring, finding_in_waves, in_waves
 
-from tornproof.harness.common.verdict import Phase, Verdict, calls_at_most
+from tornproof.harness.common.verdict import Phase, Verdict, always, calls_at_most
 from tornproof.harness.parallel.fork_server import ForkServer
 from tornproof.harness.parallel.tasks import (
     TURN_GROWTH,
@@ -26,7 +26,7 @@ from tornproof.harness.parallel.tasks import (
     explore_here,
     interrupts_kept,
 )
-from tornproof.harness.parallel.workers import Failed, Message, Pool, Task
+from tornproof.harness.parallel.workers import Failed, Message, Pool, Task, Worker
 
 ROOT = Path(__file__).parents[3]
 WAVES = "[1, 16, 81, 6561]"
@@ -242,9 +242,10 @@ def test_a_run_goes_on_where_it_is_not_to_fail_fast_or_finds_nothing(fails_fast:
 @pytest.mark.parametrize(
     "among", [lambda each: each, lambda each: [None, each], lambda each: (None, each)], ids=["alone", "list", "tuple"]
 )
-def test_a_finding_is_seen_alone_and_among_several_results(among: Callable[[Any], Any]) -> None:
+def test_a_finding_is_seen_alone_and_among_several_results(tmp_path: Path, among: Callable[[Any], Any]) -> None:
+    worker = Worker(question=0, scratch=tmp_path, has_time=always)
     for number in (1, 2):
-        result = among(sample_tasks.find(None, number))
+        result = among(sample_tasks.find(worker, number))
         assert Message(name="sample", index=0, result=result).has_finding is (number == 1)
 
 

@@ -116,8 +116,17 @@ def serve(descriptor: int, modules: Sequence[str]) -> None:
                 processes.remove(request)
                 connection.send(os.waitstatus_to_exitcode(os.waitpid(request, 0)[1]))
     for process in processes:
-        os.kill(process, signal.SIGKILL)
+        kill_group(process)
         os.waitpid(process, 0)
+
+
+def kill_group(process: int) -> None:
+    """Kill a process and all that it has started in its process group."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process, signal.SIGKILL)
+    with suppress(ProcessLookupError):
+        # Until it has its own process group it has started nothing.
+        os.kill(process, signal.SIGKILL)
 
 
 def _run(request: bytes, descriptor: int) -> None:

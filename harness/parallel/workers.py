@@ -17,7 +17,7 @@ from multiprocess.connection import Connection, wait  # type: ignore[import-unty
 
 from tornproof.harness.common.unexpected import unexpected
 from tornproof.harness.common.verdict import HasTime, OnProgress
-from tornproof.harness.parallel.fork_server import ForkServer
+from tornproof.harness.parallel.fork_server import ForkServer, kill_group
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.line_bound import bounded_computation
 from tornproof.harness.simulator.filesystem.step_bound import EndlessError
@@ -134,11 +134,7 @@ class Process:
         """Kill it and all processes that it has started."""
         if self.exit_code is not None:
             return
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process, signal.SIGKILL)
-        with suppress(ProcessLookupError):
-            # Until it has its own process group it has started nothing.
-            os.kill(self._process, signal.SIGKILL)
+        kill_group(self._process)
         self.connection.close()
         self.exit_code = self._server.exit_code(self._process)
 

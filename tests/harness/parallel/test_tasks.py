@@ -144,16 +144,21 @@ def test_the_task_of_a_process_that_died_before_it_fails_and_another_process_goe
     assert next_message(pool).result not in (first, failed.result)
 
 
-@pytest.mark.parametrize("dies", [False, True])
-def test_what_a_worker_has_started_ends_with_it(pool: Pool, tmp_path: Path, dies: bool) -> None:
+@pytest.mark.parametrize("end", ["it dies", "it is killed", "the server ends"])
+def test_what_a_worker_has_started_ends_with_it(pool: Pool, tmp_path: Path, end: str) -> None:
+    """Where the command was killed, the server ended the workers alone, and what they had started went on."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     try:
         (worker,) = pool.idle()
+        dies = end == "it dies"
         worker.begin("sample", 0, Task(run=partial(sample_tasks.start_a_process, dies=dies), arguments=(str(pipe),)))
         assert isinstance(next_message(pool).result, Failed) is dies
-        pool.close()
+        if end == "the server ends":
+            pool._server.close()
+        elif end == "it is killed":
+            worker.kill()
         # It ends when the last process that can write to it has ended.
         ends = select.poll()
         ends.register(reading, 0)

@@ -25,7 +25,7 @@ class TimeTextError(TornproofError):
 
 
 def time_of_text(text: str, unit: str) -> int:
-    """Return a time of any year in the given unit, UTC unless it has an offset; raises TimeTextError.
+    """Return a time of the years 1 to 9999 in the given unit, UTC unless it has an offset; raises TimeTextError.
 
     One between two units is the later of them: the same rows are before it, and the same ones are not.
     """

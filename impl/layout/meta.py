@@ -63,7 +63,12 @@ META_MINOR_FORMAT = BitTable(
     SOURCE,
     32,
     (
-        Bits("CHECKSUM", 0, 16, "37 x columns + 13 x metadata version"),
+        Bits(
+            "CHECKSUM",
+            0,
+            16,
+            "both halves, exclusively or, of 37 x columns + 13 x metadata version; 64199 in place of 0",
+        ),
         Bits("MINOR_VERSION", 16, 16, "1 in 9.4.2 and before, 2 in 9.4.3 and after"),
     ),
 )

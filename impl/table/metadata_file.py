@@ -25,6 +25,8 @@ FORMAT_VERSION = 426
 MINOR_FORMAT_VERSION = 1
 CHECKSUM_OF_COLUMN = 37
 CHECKSUM_OF_VERSION = 13
+CHECKSUM_IN_PLACE_OF_ZERO = 64_199
+U32_MAX = (1 << 32) - 1
 FILE_STEP_BYTES = 4096
 DROPPED = -TypeTag.INT
 """A dropped column has minus its type, whichever that was."""
@@ -216,10 +218,10 @@ def _check_minor_format(header: layout.MetaHeader, at: RecordPosition) -> None:
 
 
 def _checksum(column_count: int, metadata_version: int) -> int:
-    """Return the checksum in MINOR_FORMAT."""
-    return (
-        CHECKSUM_OF_COLUMN * column_count + CHECKSUM_OF_VERSION * metadata_version
-    ) & layout.MINOR_FORMAT_CHECKSUM.mask
+    """Return the checksum in MINOR_FORMAT: a sum of 32 bits, of which both halves are folded into one."""
+    version = (metadata_version ^ metadata_version >> 32) & U32_MAX
+    number = (CHECKSUM_OF_COLUMN * column_count + CHECKSUM_OF_VERSION * version) & U32_MAX
+    return (number ^ number >> 16) & layout.MINOR_FORMAT_CHECKSUM.mask or CHECKSUM_IN_PLACE_OF_ZERO
 
 
 def _check_type(index: int, record: layout.MetaColumn, file: str) -> None:

@@ -1,6 +1,7 @@
 """`_meta` of real tables has the columns that their server listed; a damaged one is rejected with a message."""
 
 import json
+import struct
 from pathlib import Path
 
 import golden_data
@@ -335,6 +336,7 @@ def test_checksum_of_real_files_counts_columns_and_changes(questdb_data: Path) -
     for name in FILES:
         header = layout.MetaHeader.unpack((questdb_data / name).read_bytes(), 0, file="_meta")
         checksum = 37 * header.column_count + 13 * header.metadata_version
+        assert checksum < 1 << 16
         assert layout.MINOR_FORMAT_CHECKSUM.get(header.minor_format) == checksum
 
 
@@ -348,10 +350,32 @@ def test_a_flipped_bit_of_the_number_of_columns_is_reported(questdb_data: Path) 
 
 def test_a_file_of_an_old_release_has_no_checksum() -> None:
     content = bytearray(meta_file(("a", TIMESTAMP), ("b", LIVE), timestamp_index=0))
-    assert len(decode(content).columns) == 2
+    assert len(decode(bytes(content)).columns) == 2
     content[HEADER.offset_of("minor_format") + 2] = 1
     problem = rejected(bytes(content))
     assert (problem.field, problem.actual) == ("MINOR_FORMAT", "0")
+
+
+@pytest.mark.parametrize(
+    ("column_count", "version", "checksum"),
+    [
+        (1, 0, 37),
+        (1_771, 0, 65_527),
+        (1_772, 0, 29),
+        (2, 5_035, 65_529),
+        (27, 4_967, 35),
+        (2, 60_490, 64_199),
+        (2, 1 << 32, 87),
+        (2, 1 << 32 | 1, 74),
+    ],
+)
+def test_the_checksum_is_folded_into_sixteen_bits(column_count: int, version: int, checksum: int) -> None:
+    """That of a table of many columns was cut, so that servers would have taken it for one of an old release."""
+    columns = [(f"{number}", LIVE) for number in range(column_count)]
+    content = bytearray(meta_file(*columns))
+    struct.pack_into("<q", content, HEADER.offset_of("metadata_version"), version)
+    struct.pack_into("<2H", content, HEADER.offset_of("minor_format"), checksum, 1)
+    assert len(decode(bytes(content)).columns) == column_count
 
 
 @pytest.mark.parametrize("count", [1, 300, 3_000])

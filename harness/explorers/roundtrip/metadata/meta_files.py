@@ -32,6 +32,8 @@ INDEXED, DEDUP_KEY = 0, 3
 TIMESTAMP, SYMBOL, LONG, NANOSECONDS = 8, 12, 6, 1 << 18
 USUAL_CAPACITY = 256
 """Of a column that has no symbols."""
+COLUMNS_MANY = 1_800
+"""So many that their checksum has more than 16 bits before it is folded."""
 COLUMN_COUNT_MAX, FILE_BYTES_MAX = 100_000, 16 << 20
 HIGH, LOW = range(0xD800, 0xDC00), range(0xDC00, 0xE000)
 """A unit of the first must be before one of the second, and no other may be."""
@@ -159,8 +161,8 @@ def _judged(file: MetaFile) -> dict[str, Any] | Rejection:
         return CorruptError, "COLUMN_COUNT", COUNT_AT
     if count > COLUMN_COUNT_MAX:
         return UnsupportedError, "COLUMN_COUNT", COUNT_AT
-    (version,), (checksum, minor) = struct.unpack_from("<q", content, VERSION_AT), _minor_format(content)
-    if minor and checksum != (37 * count + 13 * version) % (1 << 16):
+    checksum, minor = _minor_format(content)
+    if minor and checksum != checksum_of(content):
         return CorruptError, "MINOR_FORMAT", MINOR_FORMAT_AT
     if not 0 <= partition_by <= LAST_INTERVAL:
         return CorruptError, "PARTITION_BY", PARTITION_BY_AT
@@ -185,6 +187,13 @@ def _judged(file: MetaFile) -> dict[str, Any] | Rejection:
         "the log": content[WAL_AT] != 0,
         "the unit": any(of & NANOSECONDS for of in designated),
     }
+
+
+def checksum_of(content: bytes) -> int:
+    """Return the checksum of the number of columns and the version of the metadata."""
+    (count,), (low, high) = struct.unpack_from("<I", content), struct.unpack_from("<2I", content, VERSION_AT)
+    first, second = divmod((37 * count + 13 * (low ^ high)) % (1 << 32), 1 << 16)
+    return first ^ second or (1 << 16) - 1337
 
 
 def _minor_format(content: bytes) -> tuple[int, int]:
@@ -240,8 +249,9 @@ def _content(name: str, minor: int) -> _Sound:
     """Return a sound file of a minor version, of which the first has no checksum; what is behind belongs to nobody."""
     timestamp, columns = TABLES[name]
     interval, settings = DAY if timestamp >= 0 else NO_INTERVAL, (426, 7, 500_000, 600_000_000)
-    minor_format = minor << 16 | (37 * len(columns) + 13 * VERSION if minor else 0)
-    found = HEADER.pack(len(columns), interval, timestamp, *settings, VERSION, 1, minor_format, 0)
+    found = HEADER.pack(len(columns), interval, timestamp, *settings, VERSION, 1, 0, 0)
+    if minor:
+        found = overwritten(found, MINOR_FORMAT_AT, struct.pack("<2H", checksum_of(found), minor))
     found += b"".join(COLUMN.pack(each.type, each.flags, 8, each.capacity, each.replacing) for each in columns)
     for each in columns:
         units = each.name.encode("utf-16-le")
@@ -264,11 +274,15 @@ def _changed(file: _Sound) -> Iterator[MetaFile]:
         yield changed("PARTITION_BY", PARTITION_BY_AT, number)
     for number in (-2, *range(-1, count + 1), LEAST):
         yield changed("TIMESTAMP_INDEX", TIMESTAMP_AT, number)
-    for number in (-1, VERSION - 1, VERSION + 1, VERSION + (1 << 16), 1 << 40, (1 << 63) - 1):
-        yield changed("METADATA_VERSION", VERSION_AT, number, "<q")
+    for number in (-1, VERSION - 1, VERSION + 1, VERSION + (1 << 16), _version_of_zero(count), 1 << 40, (1 << 63) - 1):
+        other = changed("METADATA_VERSION", VERSION_AT, number, "<q")
+        for said in (0, number % (1 << 16), checksum_of(other.content)):
+            words, stored = f"{other.name}, and the checksum {said}", struct.pack("<H", said)
+            yield MetaFile(words, overwritten(other.content, MINOR_FORMAT_AT, stored))
+        yield other
     checksum, minor = _minor_format(content)
-    for said in ((0, 0), (checksum, minor + 1), (checksum ^ 1, minor), (checksum ^ 1 << 15, minor), (checksum, 0)):
-        yield changed("MINOR_FORMAT", MINOR_FORMAT_AT, said[1] << 16 | said[0], "<I")
+    for low, high in ((0, 0), (checksum, minor + 1), (checksum ^ 1, minor), (checksum ^ 1 << 15, minor), (checksum, 0)):
+        yield changed("MINOR_FORMAT", MINOR_FORMAT_AT, high << 16 | low, "<I")
     for number in (0, 2, 255):
         yield changed("WAL_ENABLED", WAL_AT, number, "<B")
     for column in range(count):
@@ -296,6 +310,12 @@ def _changed(file: _Sound) -> Iterator[MetaFile]:
         at += LENGTH.size + 2 * units
 
 
+def _version_of_zero(column_count: int) -> int:
+    """Return a version with which both halves are equal, so that the checksum would be 0."""
+    numbers = (37 * column_count + 13 * version for version in itertools.count(1))
+    return next(version for version, number in enumerate(numbers, 1) if number >> 16 == number % (1 << 16))
+
+
 def _cut(file: _Sound) -> Iterator[MetaFile]:
     """Yield a file that ends earlier: in its header, in a column, in and behind names."""
     name, _, content = file
@@ -308,5 +328,11 @@ def _large() -> Iterator[MetaFile]:
     content = _content("no time", 0).content
     for size_bytes in (FILE_BYTES_MAX, FILE_BYTES_MAX + 1):
         yield MetaFile(f"{size_bytes} bytes", content, size_bytes)
+    many = b"".join(COLUMN.pack(LONG, 0, 8, 1 << 9, 0) for _ in range(COLUMNS_MANY))
+    names = b"".join(LENGTH.pack(4) + f"{number:04}".encode("utf-16-le") for number in range(COLUMNS_MANY))
+    header = overwritten(content[: HEADER.size], COUNT_AT, LENGTH.pack(COLUMNS_MANY))
+    for said in (checksum_of(header), (37 * COLUMNS_MANY + 13 * VERSION) % (1 << 16)):
+        stored = overwritten(header, MINOR_FORMAT_AT, struct.pack("<2H", said, 1))
+        yield MetaFile(f"{COLUMNS_MANY} columns with the checksum {said}", stored + many + names)
     more = COLUMN_COUNT_MAX + 1
     yield MetaFile(f"{more} columns", overwritten(content, COUNT_AT, LENGTH.pack(more)).ljust(128 + 36 * more, b"\0"))

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Mapping
 from typing import TypeAlias
 
+from tornproof.harness.explorers.roundtrip.metadata.meta_files import checksum_of
 from tornproof.harness.explorers.roundtrip.writing.kills import table_of_rows
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -53,9 +54,8 @@ def with_number(files: Files, file: str, offset_bytes: int, number: int) -> File
 def with_metadata_version(files: Files, version: int) -> Files:
     """Return the files with another METADATA_VERSION in `_meta`, and its checksum."""
     content = bytearray(files[META_FILE])
-    (column_count,) = struct.unpack_from("<i", content)
     struct.pack_into("<q", content, METADATA_VERSION, version)
-    struct.pack_into("<H", content, META_CHECKSUM, (37 * column_count + 13 * version) % (1 << 16))
+    struct.pack_into("<H", content, META_CHECKSUM, checksum_of(bytes(content)))
     return {**files, META_FILE: bytes(content)}
 
 

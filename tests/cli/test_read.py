@@ -181,10 +181,7 @@ def test_what_cannot_be_asked_for_is_exit_2(
 
 
 def test_times_need_a_designated_timestamp(tornproof: WarmRunner, tmp_path: Path) -> None:
-    table = tb.build({"v": (TypeTag.LONG, pa.array([1]))})
-    meta = bytearray(table.files["_meta"])
-    meta[8:12] = (-1).to_bytes(4, "little", signed=True)
-    folder = table.with_file("_meta", bytes(meta)).write_to(tmp_path / "table")
+    folder = tb.without_time(tb.build({"v": (TypeTag.LONG, pa.array([1]))})).write_to(tmp_path / "table")
     run = tornproof("read", folder, "--from", "2024-01-01")
     assert run.code == 2
     assert sentence_of(run) == "the table has no designated timestamp to select a time range by"

@@ -27,7 +27,7 @@ from tornproof.impl.pm.encode import FooterFacts, NewRowGroup, encode_file
 from tornproof.impl.pm.footer_comparison import encodings_mask
 from tornproof.impl.pm.header import FileHeader, encode_header
 from tornproof.impl.table.column_versions import NEW_FILE_BYTES
-from tornproof.impl.table.metadata_file import encode_name
+from tornproof.impl.table.metadata_file import PartitionBy, encode_name
 from tornproof.impl.txn.transaction import I64_MAX, I64_MIN
 from tornproof.impl.txn.write import lag_checksum
 from tornproof.impl.types.questdb import DESIGNATED, TypeTag
@@ -201,6 +201,14 @@ def meta(types: Mapping[str, int]) -> bytes:
         for encoded in (name.encode("utf-16-le") for name in types)
     ]
     return header.pack() + b"".join([*records, *names])
+
+
+def without_time(table: BuiltTable) -> BuiltTable:
+    """Return a table without intervals and designated timestamp; its one partition stays."""
+    files = {path.replace(DIRECTORY, "default.1"): content for path, content in table.files.items()}
+    header = meta_layout.MetaHeader.unpack(files["_meta"], 0, file="_meta")
+    header = header.changed(timestamp_index=-1, partition_by=PartitionBy.NONE)
+    return BuiltTable(files={**files, "_meta": header.pack() + files["_meta"][header.layout.size_bytes :]})
 
 
 def zeroed(record: type[RecordType], **values: int) -> RecordType:

@@ -96,10 +96,7 @@ def test_another_designated_timestamp_is_a_problem_of_meta() -> None:
 
 
 def test_a_table_without_designated_timestamp_is_compared_by_its_columns_alone() -> None:
-    content = with_meta(TYPES, timestamp_index=-1).files["_meta"]
-    content = pm.set_field(content, meta_layout.MetaHeader, 0, "partition_by", PartitionBy.NONE)
-    renamed = {path.replace(tb.DIRECTORY, "default.1"): file for path, file in BOTH.files.items()}
-    assert problems_of(tb.BuiltTable(files={**renamed, "_meta": content})) == []
+    assert problems_of(tb.without_time(with_meta(TYPES))) == []
 
 
 def test_columns_that_a_partition_predates_or_lost_and_new_names_are_no_problem() -> None:

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tornproof.harness.common.whose_error import is_of_explorers
+from tornproof.harness.common.whose_error import NoRoomError, is_of_explorers, is_of_machine
 from tornproof.harness.explorers.model_based.audit import Audit, Expected
 from tornproof.harness.explorers.model_based.differences import difference_of_chains, difference_of_versions
 from tornproof.harness.explorers.model_based.files import (
@@ -48,12 +48,17 @@ LARGE_TOKEN_BITS = (31, 32)
 
 @contextmanager
 def orderly(what: str, *answers: type[Exception]) -> Iterator[None]:
-    """Turn any exception but `answers` into a violation; one raised by the explorer's own code stays as it is."""
+    """Turn any exception but `answers` into a violation; one raised by the explorer's own code stays as it is.
+
+    Raises NoRoomError if this machine is to blame, and no fault that was injected.
+    """
     try:
         yield
     except EndlessError as error:
         raise ViolationError(Property.ENDS, f"{what} does not end: {error}") from error
     except Exception as error:
+        if is_of_machine(error):
+            raise NoRoomError(f"{what}: {error}") from error
         if isinstance(error, (ViolationError, *answers)) or is_of_explorers(error):
             raise
         raise ViolationError(ORDERLY, f"{what}: {type(error).__name__}: {error}") from error

@@ -21,6 +21,7 @@ from tornproof.harness.common.verdict import (
     always,
     nothing_explored,
 )
+from tornproof.harness.common.whose_error import is_of_machine
 from tornproof.harness.explorers.processes.expected import Content, ExpectedVersion
 from tornproof.harness.explorers.processes.judge import (
     COVERAGE_GOALS,
@@ -118,6 +119,8 @@ def _what_is_left(start: Start, outcome: Outcome, events: HistoryWriter) -> tupl
         snapshot = open_snapshot(table)
         found = read_version(snapshot, start.form)
     except TornproofError as error:
+        if is_of_machine(error):
+            raise
         events.record(EventKind.READ_FAILED, details=str(error))
         return [_finding("the last version can be read", str(error))], []
     events.record(EventKind.READ_END, version=found.version, digest=found.digest)
@@ -179,7 +182,7 @@ def _phase(
     broken = [
         _finding("a process ends when it is told to", failure.text.rstrip().rpartition("\n")[2], traceback=failure.text)
         for failure in failures
-        if not failure.is_rejection
+        if failure.is_finding
     ]
     findings = (*findings_of(judgement), *left, *broken)
     notes = [

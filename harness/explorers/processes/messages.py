@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tornproof.harness.common.patch import original_of, wrapped
+from tornproof.harness.common.whose_error import is_of_machine
 from tornproof.harness.explorers.processes.expected import ExpectedVersion, Operation
 from tornproof.harness.explorers.processes.plan import Plan
 
@@ -59,10 +60,10 @@ class Session:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A process ended by an exception of its own; `is_rejection` if that is a legitimate rejection of the table."""
+    """A process ended by an exception of its own; no finding if it may reject the table, or others are to blame."""
 
     text: str
-    is_rejection: bool
+    is_finding: bool
 
 
 @contextmanager
@@ -79,5 +80,6 @@ def worker(
             return
         except Exception as error:
             text = traceback.format_exc()[-FAILURE_TEXT_MAX:]
+            is_finding = not (isinstance(error, rejections) or is_of_machine(error))
             with suppress(BrokenPipeError):
-                connection.send(Failure(text=text, is_rejection=isinstance(error, rejections)))
+                connection.send(Failure(text=text, is_finding=is_finding))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tornproof.harness.common.history import EventKind, HistoryWriter
+from tornproof.harness.common.whose_error import is_of_machine
 from tornproof.harness.explorers.processes.expected import digest_of_rows, digest_of_table
 from tornproof.harness.explorers.processes.messages import FINISH, HAS_READ, Connection, Patch, worker
 from tornproof.harness.explorers.processes.start import Start, rows_by_partition
@@ -151,7 +152,7 @@ class _Reading:
                 return
 
     def _end(self, read: Callable[[], tuple[int, str]]) -> None:
-        """Read and record the result; any exception counts as a failed read."""
+        """Read and record the result; any exception counts as a failed read, unless this machine is to blame."""
         try:
             version, digest = read()
         except Exception as error:
@@ -161,6 +162,8 @@ class _Reading:
             self._record(EventKind.READ_END, version=version, digest=digest)
 
     def _rejected(self, error: Exception) -> None:
+        if is_of_machine(error):
+            raise error
         self._record(EventKind.READ_FAILED, details=f"{type(error).__name__}: {error}"[:DETAILS_MAX])
 
     def _record(

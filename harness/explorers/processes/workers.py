@@ -109,7 +109,7 @@ class Member:
         self._connection.close()
         if self.failure is None and exit_code != 0 and not (self._is_killed_by_us and exit_code == -signal.SIGKILL):
             text = f"{self.name} ended with exit code {self._exit_code}"
-            self.failure = Failure(text=text, is_rejection=exit_code in (None, -signal.SIGKILL))
+            self.failure = Failure(text=text, is_finding=exit_code not in (None, -signal.SIGKILL))
 
 
 class Workers:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tornproof.harness.common.whose_error import is_of_machine
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.errors import StorageError
 from tornproof.impl.storage.interface import File, LockMode, Mapping, OpenMode, Storage
@@ -108,17 +109,20 @@ class Session:
     answered: Counter[str] = field(default_factory=Counter)
 
     def answer(self, call: Call) -> str:
-        """Make a call and return its answer in words; raises BusError where a real process would be killed."""
+        """Make a call and return its answer in words; raises BusError where a real process would be killed.
+
+        Raises as the call does where this machine has no room.
+        """
         name, *arguments = call
         try:
             answer = self._make(name, [_MODES.get(each, each) for each in arguments])
             self.answered[name] += answer != NOTHING_OPEN
-        except StorageError as error:
-            answer = error
         except AssertionError:
             answer = "a bug of the caller"
         except Exception as error:
-            answer = f"{type(error).__name__}: {error}"
+            if is_of_machine(error):
+                raise
+            answer = error if isinstance(error, StorageError) else f"{type(error).__name__}: {error}"
         return f"{answer!s}".replace(f"{self.root}/", "")
 
     def _make(self, name: str, arguments: list[Any]) -> object:

@@ -1,6 +1,8 @@
 """The stateful explorer on a sound implementation: what it reaches, its budget, its controls, its oracle."""
 
+import errno
 import itertools
+import os
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +17,7 @@ from recorded_phases import AsRecorded
 from tornproof.harness.check import capture_table
 from tornproof.harness.common.remembered_codecs import remembered_encoder
 from tornproof.harness.common.verdict import Phase, Verdict, calls_at_most
+from tornproof.harness.common.whose_error import NoRoomError
 from tornproof.harness.explorers.model_based import commit, readers, sessions
 from tornproof.harness.explorers.model_based.commit import FAULT_KINDS
 from tornproof.harness.explorers.model_based.explorer import (
@@ -144,6 +147,22 @@ def test_a_commit_that_stops_at_any_call_leaves_what_the_model_says(
                 stop |= {"at": at, "written_bytes": written_bytes}
                 steps = (*before, {"rule": "pin", "reader": 0}, staged, stop)
                 assert replay(search, 0, steps) is None, steps
+
+
+@pytest.mark.parametrize(
+    "stop", [{"rule": "commit"}, {"rule": "commit that fails", "call": "rename", "at": 1, "written_bytes": 0}]
+)
+def test_a_full_disk_is_no_finding(stop: Step, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sound writer was INVALID, because an error that was not injected counted as its own."""
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    encode = remembered_encoder()
+    search = Search(start=prepare(None, "/table"), kind=FILES, scratch=str(tmp_path), encode=encode, steps=0)
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(NoRoomError, match="no space is left"):
+        replay(search, 0, ({"rule": "insert", "rows": [0, 9]}, stop))
 
 
 def test_a_bug_of_the_explorer_is_no_finding(monkeypatch: pytest.MonkeyPatch) -> None:

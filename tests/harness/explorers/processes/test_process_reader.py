@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
 
 from tornproof.harness.explorers.processes.reader import _Reading
-from tornproof.impl.errors import CorruptError, FileMissingError
+from tornproof.impl.errors import CorruptError, FileMissingError, StorageError
 
 GONE = FileMissingError("_pm", "open", "it is not there")
 
@@ -43,3 +44,13 @@ def test_only_who_misses_a_file_of_an_older_version_reads_again(
     else:
         with pytest.raises(type(error)):
             reading._reloading(read)
+
+
+def test_a_read_that_a_full_disk_ends_is_no_failed_read() -> None:
+    """A pin is a file, too."""
+
+    def read() -> tuple[int, str]:
+        raise StorageError("_pins", "write", "no space is left") from OSError(errno.ENOSPC, "full")
+
+    with pytest.raises(StorageError):
+        _Reading.__new__(_Reading)._end(read)

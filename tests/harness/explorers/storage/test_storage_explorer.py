@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from tornproof.harness.explorers.storage.calls import ARGUMENTS, CALLS_MAX
 from tornproof.harness.explorers.storage.explorer import CALLS, CONTROLS, STORAGE, difference, explore_storage
 from tornproof.harness.replay import replay_finding
 from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.impl.errors import StorageError
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 
 UNUSABLE = ("x" * 256, "\0", "\ud800", "d/\ud800")
@@ -42,6 +45,15 @@ def test_files_of_the_system_answer_as_simulated_ones(tmp_path: Path, monkeypatc
     assert phase.counts == made_calls == {**made_calls, "sequences": count, "calls": count * CALLS_MAX}
     assert phase.explored == count + 1
     assert {*phase.reached} == {*ARGUMENTS} and min(phase.reached.values()) >= 5
+
+
+def test_a_full_disk_is_no_other_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(StorageError, match="no space is left"):
+        difference([["open_for_writing", "a", "NEW"], ["pwrite", 0, "00", 0]], str(tmp_path))
 
 
 @pytest.mark.parametrize("name", UNUSABLE)

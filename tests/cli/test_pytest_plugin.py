@@ -636,6 +636,17 @@ def test_a_finding_is_replayed_in_a_folder_without_a_configuration_of_pytest(run
     assert replay(location_of(file), None) == 1
 
 
+@pytest.mark.parametrize("folder", [".", "results"])
+def test_in_a_folder_that_was_there_git_ignores_what_its_owner_wants(run: Run, tmp_path: Path, folder: str) -> None:
+    """The `.gitignore` of a project was replaced by one that ignores all files of it."""
+    (tmp_path / "results").mkdir()
+    (tmp_path / ".gitignore").write_text("build/\n")
+    code, _ = run(tmp_path, "--tornproof-findings", folder, source=HEADER_FIRST)
+    assert code == 1 and [*(tmp_path / folder).glob("crash-*.json")]
+    assert [*tmp_path.rglob(".gitignore")] == [tmp_path / ".gitignore"]
+    assert (tmp_path / ".gitignore").read_text() == "build/\n"
+
+
 @pytest.mark.parametrize("option", ["--tornproof-findings", "--tornproof-replay"])
 def test_an_empty_path_is_rejected_before_any_test(run: Run, tmp_path: Path, option: str) -> None:
     """Findings went among the sources, and instead of one finding all tests were tried."""

@@ -163,11 +163,16 @@ def _check_folder(folder: Path) -> None:
         _try_to_write_in(nearest)
 
 
-def make_folder(folder: Path) -> None:
-    """Make a folder of outputs, and those above it, if needed; raises UsageError, also if it is in a table."""
+def make_folder(folder: Path) -> bool:
+    """Make a folder of outputs, and those above it, and return whether it was missing.
+
+    Raises UsageError, also if it is in a table.
+    """
     _check_is_in_no_table(folder, folder.resolve())
     with _words_for_errors(folder):
+        is_missing = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
+    return is_missing
 
 
 def _check_file(path: Path) -> None:

@@ -29,7 +29,7 @@ class Replay:
 
 
 def write_replay(finding: Finding, test: str, number: int, directory: Path, root: Path) -> Path:
-    """Write the finding to a file named by a hash of its content, in a directory that git ignores.
+    """Write the finding to a file named by a hash of its content; git ignores a directory that is made for it.
 
     The file names pytest's root directory relative to its own. Raises UsageError if it cannot be written.
     """
@@ -37,9 +37,10 @@ def write_replay(finding: Finding, test: str, number: int, directory: Path, root
     document |= {"test": test, "exploration": number, "root": os.path.relpath(root, directory)}
     digest = zlib.crc32(json.dumps(document, sort_keys=True).encode())
     file = directory / f"{finding.phase}-{digest:08x}.json"
-    make_folder(directory)
-    with replacing(directory / ".gitignore") as partial:
-        partial.write_text("*\n", encoding="utf-8")
+    # In a directory that was there before, git has to ignore what its owner wants.
+    if make_folder(directory):
+        with replacing(directory / ".gitignore") as partial:
+            partial.write_text("*\n", encoding="utf-8")
     write_json(document, str(file))
     return file
 

@@ -168,7 +168,7 @@ class Trials:
 
     def _run(self, copy: PlantedCopy, arguments: Sequence[str]) -> Ended:
         """Run Python in the copy; a process that hangs is killed with all that it started."""
-        with (copy.folder / "complaints").open("w+") as complaints:
+        with (copy.folder / "complaints").open("w+", errors="backslashreplace") as complaints:
             process = subprocess.Popen(
                 [*copy.python, *arguments],
                 env=copy.environment,

@@ -56,10 +56,11 @@ def find_java(environment: Mapping[str, str] = os.environ) -> Path:
 def version_of(java: Path) -> int:
     """Return the feature release of a Java, or 0 if it cannot be run."""
     try:
+        command = [java, "-version"]
         said = subprocess.run(
-            [java, "-version"], capture_output=True, text=True, timeout=VERSION_SECONDS_MAX, check=False
+            command, capture_output=True, text=True, errors="replace", timeout=VERSION_SECONDS_MAX, check=False
         )
-    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
+    except (OSError, subprocess.TimeoutExpired):
         return 0
     found = _VERSION.search(said.stderr)
     return int(found[1]) if found else 0

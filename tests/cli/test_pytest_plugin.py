@@ -636,6 +636,18 @@ def test_a_finding_is_replayed_in_a_folder_without_a_configuration_of_pytest(run
     assert replay(location_of(file), None) == 1
 
 
+def test_a_finding_is_replayed_in_a_test_that_prints_bytes_that_are_no_text(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command ended with a defect of ours."""
+    source = HEADER_FIRST.replace("    tornproof.", "    print('caf\u00e9')\n    tornproof.")
+    run(tmp_path, source=source)
+    (file, *_) = (tmp_path / ".tornproof").glob("crash-*.json")
+    monkeypatch.setenv("PYTHONIOENCODING", "latin-1")
+    assert replay(location_of(file), None) == 1
+    assert "caf\\xe9" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("folder", [".", "results"])
 def test_in_a_folder_that_was_there_git_ignores_what_its_owner_wants(run: Run, tmp_path: Path, folder: str) -> None:
     """The `.gitignore` of a project was replaced by one that ignores all files of it."""

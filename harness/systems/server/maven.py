@@ -43,7 +43,9 @@ def class_path_of(artifacts: Sequence[str], environment: Mapping[str, str] = os.
         command = [maven, "-B", "-q", "-f", str(project), "dependency:build-classpath"]
         command += ["-DincludeScope=runtime", f"-Dmdep.outputFile={answer}"]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
+            done = subprocess.run(
+                command, capture_output=True, text=True, errors="backslashreplace", timeout=SECONDS_MAX, check=False
+            )
         except subprocess.TimeoutExpired as error:
             raise MavenError(f"Maven did not answer within {SECONDS_MAX} s") from error
         if done.returncode == 0 and answer.is_file():

@@ -140,7 +140,10 @@ def java_version(java: str) -> int | None:
     """Return the number of a Java, None if it does not run."""
     command = [java, "-XshowSettings:properties", "-version"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=JAVA_SECONDS_MAX, check=False)
+        # Among the properties are names of users and folders, which need not be text.
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=JAVA_SECONDS_MAX, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     match = re.search(r"java\.specification\.version = (?:1\.)?(\d+)", done.stdout + done.stderr)

@@ -78,7 +78,10 @@ def replay_test(path: Path, replay: Replay) -> tuple[Verdict, str]:
         command = [sys.executable, "-m", "pytest", "-q", "--no-header", "--rootdir=."]
         # Each is one word, because pytest looks for its configuration above every word that is a path.
         command += [f"--tornproof-replay={path.resolve()}", f"--tornproof-verdicts={verdicts}", replay.test]
-        done = subprocess.run(command, cwd=replay.root, capture_output=True, text=True, check=False)
+        # A test may print bytes that are no text.
+        done = subprocess.run(
+            command, cwd=replay.root, capture_output=True, text=True, errors="backslashreplace", check=False
+        )
         return replayed_verdict(verdicts, done.returncode), done.stdout + done.stderr
 
 

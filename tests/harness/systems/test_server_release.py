@@ -13,6 +13,7 @@ from tornproof.harness.systems.server.release import (
     UnavailableError,
     find_release,
     java_needed,
+    java_version,
     release_of,
     version_numbers,
     version_of,
@@ -98,6 +99,15 @@ def test_the_first_error_of_maven_is_the_reason(tmp_path: Path) -> None:
     with pytest.raises(UnavailableError, match=sentence) as raised:
         release_of("9.4.2", {"PATH": str(tmp_path)})
     assert raised.value.was_asked_for
+
+
+def test_a_java_or_a_maven_may_write_bytes_that_are_no_text(tmp_path: Path, java_17: dict[str, str]) -> None:
+    """Names of folders in another encoding ended in a traceback."""
+    program(tmp_path / "bin", "java", r"printf 'user.dir = caf\351\njava.specification.version = 17\n' >&2")
+    assert java_version(str(tmp_path / "bin" / "java")) == 17
+    program(tmp_path, "mvn", r"printf '[ERROR] caf\351\n'; exit 1")
+    with pytest.raises(UnavailableError, match=r"cannot resolve .*: caf\\xe9;"):
+        release_of("9.4.2", {"PATH": str(tmp_path)})
 
 
 def test_without_maven_the_run_is_skipped_aloud(

@@ -163,11 +163,14 @@ def interrupts_kept(outcome: Outcome) -> Iterator[None]:
 @contextmanager
 def _scratch() -> Iterator[Path]:
     """Yield a new folder, in shared memory if there is room, because a sync costs nothing there."""
-    has_room = SHARED_MEMORY.is_dir() and shutil.disk_usage(SHARED_MEMORY).free > ROOM_BYTES
-    with tempfile.TemporaryDirectory(
-        prefix="tornproof-", dir=SHARED_MEMORY if has_room else None, ignore_cleanup_errors=True
-    ) as folder:
+    with tempfile.TemporaryDirectory(prefix="tornproof-", dir=shared_memory(), ignore_cleanup_errors=True) as folder:
         yield Path(folder)
+
+
+def shared_memory() -> Path | None:
+    """Return the directory of shared memory if files can be made there and it has room, else None."""
+    is_writable = SHARED_MEMORY.is_dir() and os.access(SHARED_MEMORY, os.W_OK | os.X_OK)
+    return SHARED_MEMORY if is_writable and shutil.disk_usage(SHARED_MEMORY).free > ROOM_BYTES else None
 
 
 @dataclass(slots=True, kw_only=True)

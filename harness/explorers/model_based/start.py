@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from tornproof.harness.explorers.model_based.rows import Rows
 from tornproof.harness.explorers.model_based.system_calls import Durable, intercepted
 from tornproof.harness.explorers.model_based.tables import PATH, PLAIN, TABLE_NAME, empty_image
-from tornproof.harness.parallel.tasks import SHARED_MEMORY
+from tornproof.harness.parallel.tasks import shared_memory
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.plain_rows import RowShape
@@ -122,9 +122,7 @@ def scratch_directory(kind: StorageKind, directory: str | None) -> Iterator[str]
     if kind is StorageKind.MEMORY:
         yield ""
         return
-    if directory is None and SHARED_MEMORY.is_dir():
-        directory = str(SHARED_MEMORY)
-    with tempfile.TemporaryDirectory(prefix="stateful-", dir=directory) as made:
+    with tempfile.TemporaryDirectory(prefix="stateful-", dir=directory or shared_memory()) as made:
         yield made
 
 

@@ -25,6 +25,7 @@ from tornproof.harness.parallel.tasks import (
     explore,
     explore_here,
     interrupts_kept,
+    shared_memory,
 )
 from tornproof.harness.parallel.workers import Failed, Message, Pool, Task, Worker
 
@@ -320,6 +321,17 @@ def test_processes_end_with_one_that_is_killed(tmp_path: Path) -> None:
         # The pipe ends when the last process that holds it has ended.
         assert process.stdout.read() == ""
     assert len(set(children)) == 2
+
+
+@pytest.mark.parametrize(("denied", "is_used"), [(0, True), (os.W_OK, False), (os.X_OK, False)])
+def test_shared_memory_is_used_where_files_can_be_made(
+    denied: int, is_used: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is read-only, or of another user, stopped every check, although there was another place."""
+    monkeypatch.setattr("tornproof.harness.parallel.tasks.SHARED_MEMORY", tmp_path)
+    monkeypatch.setattr("tornproof.harness.parallel.tasks.ROOM_BYTES", 0)
+    monkeypatch.setattr(os, "access", lambda path, mode: path == tmp_path and not mode & denied)
+    assert shared_memory() == (tmp_path if is_used else None)
 
 
 @pytest.mark.parametrize("is_ignored", [False, True])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
@@ -13,6 +12,7 @@ from tornproof.reports.folder import CAMPAIGN_KEY, FindingFile, Folder
 from tornproof.reports.kit.dedupe import Fold, folded
 from tornproof.reports.kit.json_fields import ResultError, printable
 from tornproof.reports.kit.page import Page
+from tornproof.reports.kit.shell_word import shell_word
 from tornproof.reports.run.document import Listed, PhaseResult, Run
 from tornproof.reports.table.fields import Compatibility, Partition, Problem, Verified, read_verified
 
@@ -160,7 +160,7 @@ def _failure(fold: Fold[Listed] | Fold[FindingFile], files: Mapping[str, Finding
     for each in fold.all:
         lines.append(each.sentence)
         known = files.get(each.stem)
-        lines.append(f"  replay: tornproof replay {shlex.quote(known.file if known else each.file)}")
+        lines.append(f"  replay: tornproof replay {shell_word(known.file if known else each.file)}")
     more = f" (and {len(fold.others)} like it)" if fold.others else ""
     return _with_text(Failure(_clean(fold.first.sentence) + more, _clean(fold.first.violated)), lines)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-
 from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
@@ -11,6 +9,7 @@ from rich.text import Text
 from tornproof.reports.folder import FindingFile
 from tornproof.reports.kit.dedupe import Fold, by_property
 from tornproof.reports.kit.json_fields import counted
+from tornproof.reports.kit.shell_word import shell_word
 from tornproof.reports.run.document import Run
 from tornproof.reports.run.page import reasons_of, verdict_sentence
 from tornproof.reports.site import Site
@@ -79,4 +78,4 @@ def _print_findings(console: Console, site: Site) -> None:
 def _print_fold(console: Console, fold: Fold[FindingFile]) -> None:
     more = f" (and {len(fold.others):,} like it)" if fold.others else ""
     console.print(f"  {fold.first.phase}: {fold.first.sentence}{more}", markup=False)
-    console.print(f"    replay: tornproof replay {shlex.quote(fold.first.file)}", markup=False, soft_wrap=True)
+    console.print(f"    replay: tornproof replay {shell_word(fold.first.file)}", markup=False, soft_wrap=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,6 +18,7 @@ from tornproof.reports.kit.byte_map import FINDING_STATES, Mark, byte_map, legen
 from tornproof.reports.kit.evidence import evidence_list
 from tornproof.reports.kit.json_fields import Fields, shortened
 from tornproof.reports.kit.page import Page, fill
+from tornproof.reports.kit.shell_word import shell_word
 
 GROUP = "Findings"
 FOLDED_MAX = 50
@@ -50,7 +50,7 @@ def finding_page(document: Mapping[str, Any], *, file: str, key: str, folded: Se
         known=[(each.text("name"), each.text("where")) for each in fields.inners("known", KNOWN_MAX)],
         facts=_facts(fields, explanation),
         file=file,
-        command=f"tornproof replay {shlex.quote(file)}",
+        command=f"tornproof replay {shell_word(file)}",
         explanation=explanation,
         cause=prevented(prevention_of_program(evidence)) if explanation is None else cause_strip(explanation),
         narrative=lines_of_evidence(evidence) if explanation is None else _narrative(explanation),

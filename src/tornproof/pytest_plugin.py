@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import math
 import os
-import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -440,6 +439,7 @@ class Explorers:
         """Write the finding to a file, and return the command that replays it, or why there is no file."""
         from tornproof.cli.replay_file import write_replay
         from tornproof.impl.errors import TornproofError
+        from tornproof.reports.kit.shell_word import shell_word
 
         config = self._item.config
         here = config.invocation_params.dir
@@ -447,13 +447,13 @@ class Explorers:
         test = f"{os.path.relpath(config.rootpath / path, here)}::{name}"
         unwritable = [step for step in finding.evidence.get("world_steps", ()) if "unwritable" in _operation(step)]
         if unwritable:
-            return f"pytest {shlex.quote(test)} (no file can hold it: {_operation(unwritable[0])['unwritable']})"
+            return f"pytest {shell_word(test)} (no file can hold it: {_operation(unwritable[0])['unwritable']})"
         directory = config.rootpath / config.getoption("tornproof_findings")
         try:
             file = write_replay(finding, self._item.nodeid, self._number, directory, config.rootpath)
         except TornproofError as error:
-            return f"pytest {shlex.quote(test)} (its file cannot be written: {error})"
-        return f"pytest --tornproof-replay {shlex.quote(os.path.relpath(file, here))} {shlex.quote(test)}"
+            return f"pytest {shell_word(test)} (its file cannot be written: {error})"
+        return f"pytest --tornproof-replay {shell_word(os.path.relpath(file, here))} {shell_word(test)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

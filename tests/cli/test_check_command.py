@@ -344,6 +344,17 @@ def test_the_next_command_asks_the_same_question(monkeypatch: pytest.MonkeyPatch
     assert run.out.endswith(f"next: tornproof check {' '.join(given)} --seed 7 --effort medium --bounds\n")
 
 
+@pytest.mark.parametrize(("name", "word"), [("a\tb", "$'a\\x09b'"), ("a b", "'a b'")])
+def test_the_next_command_names_a_table_so_that_a_shell_finds_it(
+    tmp_path: Path, name: str, word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tab was printed as spaces."""
+    monkeypatch.chdir(tmp_path)
+    TABLE.write_to(tmp_path / name)
+    run = run_here("check", name, "--only", "verify", "--workers", "1")
+    assert run.out.endswith(f"next: tornproof check {word} --only verify --effort large\n")
+
+
 def test_a_seed_is_kept_in_the_answer(tornproof: WarmRunner, table: Path) -> None:
     run = tornproof("check", table, "--only", "verify", "--seed", "7", "--json", "-")
     assert (run.code, run.document["seed"]) == (0, 7)

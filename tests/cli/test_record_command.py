@@ -2,11 +2,17 @@
 
 import json
 import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
 from command_line import WarmRunner
 from recorded_programs import NEEDS_STRACE, PYTHON
+
+from tornproof.cli.commands.power import CHECK_SECONDS, _with_lines
+from tornproof.cli.output import visible
+from tornproof.harness.common.verdict import Finding, Phase, Verdict
+from tornproof.harness.explorers.recorded.checker import Checker
 
 pytestmark = NEEDS_STRACE
 PROGRAM = """import os, sys
@@ -121,6 +127,22 @@ def test_a_program_that_syncs_is_valid_within_a_bound_that_is_printed(tornproof:
     assert run.out.startswith("VALID: ") and "bound: every disk under A, B, C-4096, C-512" in run.out
     assert "at 19 crash points" in run.out and "controls: passed" in run.out
     assert not (data.parent / "findings").exists()
+
+
+@pytest.mark.parametrize(("seconds", "limit"), [(CHECK_SECONDS, []), (1.5, ["--check-seconds", "1.5"])])
+def test_the_line_of_a_finding_is_what_was_asked_as_a_shell_takes_it(
+    tmp_path: Path, seconds: float, limit: list[str]
+) -> None:
+    """A check that took too long was replayed with the usual limit, and accepted the state; a tab became spaces."""
+    trace, check = tmp_path / "a\ttrace", "sh -c 'test\t-e $0' {dir}"
+    trace.touch()
+    found = Finding(property="", phase="power", sentence="", evidence={"state": '5:["B",null,{}]'})
+    phase = Phase(name="power", explored=1, complete=True, bound="", verdict=Verdict.INVALID, findings=(found,))
+    (finding,) = _with_lines(phase, trace, Checker(command=check, seconds=seconds)).findings
+    line = visible(finding.evidence["replay"])
+    script = f"tornproof() {{ printf '%s\\0' \"$@\"; }}; {line}"
+    said = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True).stdout
+    assert said.split("\0")[:-1] == ["power", str(trace), "--check", check, *limit, "--only-state", '5:["B",null,{}]']
 
 
 @pytest.mark.nightly

@@ -1,5 +1,8 @@
 """The report on a folder: which pages it has in which order, its verdict, and its bound in bytes."""
 
+import html
+import io
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -7,6 +10,7 @@ from typing import Any
 import pytest
 from finding_documents import finding_document
 from markupsafe import Markup
+from rich.console import Console
 from run_documents import (
     HOSTILE,
     damaged_verify_document,
@@ -23,8 +27,12 @@ from tornproof.reports.kit.json_fields import ResultError
 from tornproof.reports.kit.page import DOCUMENT_BYTES_MAX, Page
 from tornproof.reports.omissions import NAMES_SHOWN
 from tornproof.reports.site import RUN_PAGES_MAX, Site, site_of
+from tornproof.reports.terminal import print_summary
 
 VALID_RUN = run_document(phase_document())
+
+
+LINE = re.compile(r'tornproof replay ([^\n<"]*)')
 
 
 @pytest.fixture(autouse=True)
@@ -47,6 +55,20 @@ def test_runs_come_first_then_findings_then_tables_then_what_is_left_out(tmp_pat
     assert '<a href="#finding-product-1">' in site.pages[0].body
     assert all(f'id="{key}"' in site.html for key in keys_of(site))
     assert site.notices == [f"is not a result of tornproof: {tmp_path}/other.json"]
+
+
+@pytest.mark.parametrize(("folder", "word"), [("-rp", "./-rp/%s"), ("a\tb", "$'a\\x09b/%s'")])
+def test_each_form_of_the_report_names_a_finding_so_that_a_shell_finds_it(
+    folder: str, word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder was an option of `replay`, or its tab two characters."""
+    monkeypatch.chdir(tmp_path)
+    write_run(Path(folder), 1, invalid_run("product-1"))
+    site = site_of(Path(folder))
+    printed = io.StringIO()
+    print_summary(Console(file=printed, width=400), site)
+    texts = (html.unescape(site.html), site.junit, printed.getvalue())
+    assert [{*LINE.findall(text)} for text in texts] == [{word % "findings/product-1.json"}] * 3
 
 
 def test_a_report_without_runs_does_not_open_with_a_finding(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -16,12 +15,12 @@ from rich.text import Text
 
 from tornproof.cli.console import result_grid
 from tornproof.cli.explanation_print import print_finding
-from tornproof.cli.output import shell_word
 from tornproof.harness.check import PhaseName
 from tornproof.harness.common.effort import EFFORTS, Bounds
 from tornproof.harness.common.verdict import Phase, Verdict, worst
 from tornproof.harness.explorers.corruption.judge import Outcome
 from tornproof.harness.parallel.tasks import Outcome as CheckOutcome
+from tornproof.reports.kit.shell_word import shell_word
 
 ALWAYS_SHOWN = (Outcome.REJECTED, Outcome.HARMLESS, Outcome.SILENT)
 STYLES = {Verdict.VALID: "bold green", Verdict.UNKNOWN: "bold yellow", Verdict.INVALID: "bold red"}
@@ -49,7 +48,8 @@ LIVE_SERVER = "live server"
 class Asked:
     """What was asked: the target in words, the preset, the seed and the effort.
 
-    `path` is the target's in full if it is on this machine, `arguments` repeat the question but for seed and effort.
+    `path` is the target's in full if it is on this machine, `arguments` are the words for a shell that repeat the
+    question but for seed and effort.
     """
 
     target: str
@@ -195,11 +195,11 @@ def _next_command(asked: Asked, outcome: CheckOutcome, saved: Sequence[dict[str,
         command += ["--seed", str(asked.seed)]
     # Findings that could not be saved have to be found again.
     if outcome.interrupted_by or outcome.is_out_of_time or _verdict(outcome.phases) is Verdict.INVALID:
-        return shlex.join([*command, "--effort", _word(asked.effort)])
+        return " ".join([*command, "--effort", _word(asked.effort)])
     if _verdict(outcome.phases) is Verdict.UNKNOWN:
-        return shlex.join([*command, "--effort", _word(asked.effort), "--bounds"])
+        return " ".join([*command, "--effort", _word(asked.effort), "--bounds"])
     larger = next((word for word, effort in EFFORTS.items() if effort > asked.effort), str(10 * asked.effort))
-    return shlex.join([*command, "--effort", larger])
+    return " ".join([*command, "--effort", larger])
 
 
 def _word(effort: int) -> str:

@@ -10,7 +10,6 @@ import errno
 import glob
 import json
 import os
-import shlex
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -263,17 +262,3 @@ def complain(sentence: str) -> None:
     except OSError:
         # On a full disk or into a closed pipe the exit code still counts; Python would flush again at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
-
-
-def shell_word(text: str) -> str:
-    """Return a path or a command as a word for a shell that `visible` leaves as it is, and no option."""
-    text = f"./{text}" if text.startswith("-") else text
-    if visible(text) == text:
-        return shlex.quote(text)
-    return f"$'{''.join(map(_escaped, text))}'"
-
-
-def _escaped(character: str) -> str:
-    if character.isascii() and character.isprintable() and character not in "'\\":
-        return character
-    return "".join(f"\\x{byte:02x}" for byte in os.fsencode(character))

@@ -28,6 +28,7 @@ from tornproof.harness.systems.server.client import ServerError, address_of
 from tornproof.harness.systems.server.process import Server
 from tornproof.harness.systems.server.release import NEWEST, release_at, release_of
 from tornproof.impl.errors import EMPTY_PATH, UsageError
+from tornproof.reports.kit.shell_word import shell_word
 
 MAVEN = "maven"
 JAR = "questdb.jar"
@@ -60,7 +61,8 @@ def check_server(text: str, effort: int, seed: int, seconds: float | None) -> Ch
     with _target(text) as (target, name, argument):
         result = _explored(target, Plan(seed=seed), bounds.rounds, seconds, outcome)
     outcome.phases = [result.phase]
-    asked = Asked(target=name, arguments=("--server", argument), preset=LIVE_SERVER, seed=seed, effort=effort)
+    arguments = ("--server", shell_word(argument))
+    asked = Asked(target=name, arguments=arguments, preset=LIVE_SERVER, seed=seed, effort=effort)
     return Checked(
         asked=asked, bounds=bounds, outcome=outcome, path="", image=DiskImage.of_files({}), history=result.history
     )

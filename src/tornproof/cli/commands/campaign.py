@@ -15,7 +15,7 @@ from tornproof.cli.console import result_console, result_grid
 from tornproof.cli.findings import finding_document
 from tornproof.cli.interruption import remove_at_end, say_if_interrupted
 from tornproof.cli.numbers import within
-from tornproof.cli.output import ExitCode, JsonOption, check_outputs, shell_word, write_document, write_json
+from tornproof.cli.output import ExitCode, JsonOption, check_outputs, write_document, write_json
 from tornproof.cli.progress import Unseen, progress_bar
 from tornproof.cli.report_writing import HTML, JUNIT, write_report
 from tornproof.cli.spark_options import ConfOption, MasterOption, settings_of
@@ -31,6 +31,7 @@ from tornproof.pipeline.campaign.tasks import EVENTS, RESULTS
 from tornproof.pipeline.files import Location, local_path, location_of
 from tornproof.pipeline.spark.session import spark_session
 from tornproof.pipeline.whole_file import PARTIAL
+from tornproof.reports.kit.shell_word import shell_word
 
 FINDINGS = "findings"
 SUMMARY_FILE = "summary.json"

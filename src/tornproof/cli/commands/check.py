@@ -25,6 +25,7 @@ from tornproof.harness.common.effort import DEFAULT
 from tornproof.harness.common.verdict import worst
 from tornproof.harness.systems.releases import HARDENED_PRESET
 from tornproof.impl.errors import UsageError
+from tornproof.reports.kit.shell_word import shell_word
 
 WIDTH = 80
 
@@ -149,9 +150,9 @@ def _check_table(
         target="a small new table" if table is None else table,
         path="" if table is None else os.path.realpath(table),
         arguments=(
-            *(() if table is None else (table,)),
-            *(() if preset is None else ("--preset", preset)),
-            *chain.from_iterable(("--scenario", name) for name in scenarios),
+            *(() if table is None else (shell_word(table),)),
+            *(() if preset is None else ("--preset", shell_word(preset))),
+            *chain.from_iterable(("--scenario", shell_word(name)) for name in scenarios),
             *chain.from_iterable(("--only", name) for name in only or ()),
         ),
         preset=(chosen or HARDENED_PRESET).name,

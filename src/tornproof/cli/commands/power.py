@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import signal
 from dataclasses import replace
 from itertools import zip_longest
@@ -19,7 +18,7 @@ from tornproof.cli.console import result_console
 from tornproof.cli.effort_option import METAVAR, parse_effort
 from tornproof.cli.findings import ANSWERS, FindingsOption, findings_directories, save_findings
 from tornproof.cli.numbers import CORES, seconds_within, workers_within
-from tornproof.cli.output import ExitCode, JsonOption, shell_word, visible, write_json
+from tornproof.cli.output import ExitCode, JsonOption, visible, write_json
 from tornproof.cli.progress import progress_bar
 from tornproof.cli.report_writing import ReportOption, add_run, prepare_outputs
 from tornproof.cli.spark_options import ConfOption, MasterOption, settings_of
@@ -39,6 +38,7 @@ from tornproof.harness.parallel.tasks import Outcome, explore
 from tornproof.harness.recording.trace_file import digest_of, read_trace
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.errors import UsageError
+from tornproof.reports.kit.shell_word import shell_word
 
 CHECK_SECONDS = 10.0
 RECORDED = "recorded program"
@@ -181,7 +181,9 @@ def _count(count: int) -> str:
 
 def _with_lines(phase: Phase, trace: Path, checker: Checker) -> Phase:
     """Return the phase whose findings have the line that repeats them, and what `replay` needs of it."""
-    command = f"tornproof power {shell_word(str(trace))} --check {shlex.quote(checker.command)}"
+    command = f"tornproof power {shell_word(str(trace))} --check {shell_word(checker.command)}"
+    if checker.seconds != CHECK_SECONDS:
+        command += f" --check-seconds {checker.seconds}"
     given = {
         "trace": str(trace),
         "trace_digest": digest_of(trace),
@@ -190,7 +192,7 @@ def _with_lines(phase: Phase, trace: Path, checker: Checker) -> Phase:
     }
 
     def with_line(finding: Finding) -> Finding:
-        line = f"{command} --only-state {shlex.quote(finding.evidence['state'])}"
+        line = f"{command} --only-state {shell_word(finding.evidence['state'])}"
         return replace(finding, evidence=finding.evidence | given | {"replay": line})
 
     return replace(phase, findings=tuple(map(with_line, phase.findings)))

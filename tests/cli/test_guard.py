@@ -69,6 +69,12 @@ subprocess.Popen(["sleep", "100"], start_new_session=True)
 at_work()
 time.sleep(100)
 """
+WITH_A_PROCESS_OF_ANOTHER_SESSION = """
+process = subprocess.Popen(["sleep", "100"], start_new_session=True)
+Path("process").write_text(str(process.pid))
+at_work()
+time.sleep(100)
+"""
 WITH_OUTPUT = (
     """
 interruption.remove_at_end(Path.cwd(), "*.partial")
@@ -164,6 +170,16 @@ def test_whatever_a_command_does_it_ends_with_130_and_leaves_nothing(tmp_path: P
     assert (tmp_path / "saved").exists() == (body == SAVING)
     assert (tmp_path / "rows").exists() == (body == WITH_OUTPUT)
     assert not (tmp_path / "rows.partial").exists()
+
+
+def test_a_process_that_alone_is_left_in_another_session_is_ended(tmp_path: Path) -> None:
+    """The checker of an interrupted `power` went on, because nothing else was left."""
+    with running(WITH_A_PROCESS_OF_ANOTHER_SESSION, tmp_path) as process:
+        os.killpg(process.pid, signal.SIGINT)
+        assert end_of(process, tmp_path) == (130, "tornproof: interrupted\n")
+    left = int((tmp_path / "process").read_text())
+    wait_until(lambda: not processes_of(left))
+    assert processes_of(left) == ()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

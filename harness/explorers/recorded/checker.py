@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from tornproof.harness.common.signals import signal_name
+from tornproof.harness.common.verdict import HasTime, always
 from tornproof.harness.recording.replaying import write_tree
 from tornproof.harness.simulator.filesystem.kernel import Kernel
-from tornproof.impl.errors import UsageError
+from tornproof.impl.errors import TornproofError, UsageError
 
 DIRECTORY, ACKNOWLEDGEMENTS = "{dir}", "{acks}"
 VARIABLE = "TORNPROOF_ACKS"
@@ -26,7 +27,11 @@ VARIABLE = "TORNPROOF_ACKS"
 OUTPUT_MAX = 2_000
 PIPE_BYTES = 1 << 16
 LOOK_SECONDS = 0.05
-"""How often a checker is asked whether it has ended, whose output does not end because another process holds it."""
+"""How often it is asked whether a checker has ended, whose output may not end with it, and whether there is time."""
+
+
+class StoppedError(TornproofError):
+    """The exploration was stopped while a checker ran, which has given no answer."""
 
 
 class Answer(NamedTuple):
@@ -67,8 +72,11 @@ class Checker:
         if shutil.which(words[0]) is None:
             raise UsageError(f"--check: there is no command {words[0]!r}")
 
-    def check(self, disk: Kernel, acknowledged: Sequence[bytes], scratch: Path) -> Answer:
-        """Write a disk into a fresh directory and run the command on it; what it changes there is removed."""
+    def check(self, disk: Kernel, acknowledged: Sequence[bytes], scratch: Path, has_time: HasTime = always) -> Answer:
+        """Write a disk into a fresh directory and run the command on it; what it changes there is removed.
+
+        Raises StoppedError when there is no time left: who is stopped for good a moment later could not end it.
+        """
         directory, file = scratch / "disk", scratch / "acknowledged"
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir()
@@ -78,11 +86,11 @@ class Checker:
         words = shlex.split(self.command)
         for name, place in places.items():
             words = [word.replace(name, place) for word in words]
-        answer = self._run(words, {**os.environ, VARIABLE: str(file)})
+        answer = self._run(words, {**os.environ, VARIABLE: str(file)}, has_time)
         shutil.rmtree(directory, ignore_errors=True)
         return answer._replace(output=answer.output.replace(str(scratch), "."))
 
-    def _run(self, words: list[str], environment: dict[str, str]) -> Answer:
+    def _run(self, words: list[str], environment: dict[str, str], has_time: HasTime) -> Answer:
         process = subprocess.Popen(
             words,
             stdin=subprocess.DEVNULL,
@@ -97,8 +105,10 @@ class Checker:
             os.set_blocking(pipe.fileno(), False)
             output, code = b"", None
             try:
-                output = _output_until_end(process, pipe, self.seconds)
+                output = _output_until_end(process, pipe, self.seconds, has_time)
                 code = process.poll()
+                if code is None and not has_time():
+                    raise StoppedError("a checker was stopped, because the run was to end")
             finally:
                 # Also what it started and left running, because its directory is removed.
                 with suppress(ProcessLookupError):
@@ -108,8 +118,8 @@ class Checker:
         return Answer(code, output[-OUTPUT_MAX:].decode(errors="backslashreplace"))
 
 
-def _output_until_end(process: subprocess.Popen[bytes], pipe: IO[bytes], seconds: float) -> bytes:
-    """Return the end of what a process writes until it ends, or its time does.
+def _output_until_end(process: subprocess.Popen[bytes], pipe: IO[bytes], seconds: float, has_time: HasTime) -> bytes:
+    """Return the end of what a process writes until it ends, or its time does, or that of the exploration.
 
     The pipe may stay open for longer, because processes that it started have it too, and may get more than fits in
     memory.
@@ -117,7 +127,7 @@ def _output_until_end(process: subprocess.Popen[bytes], pipe: IO[bytes], seconds
     readable = select.poll()
     readable.register(pipe, select.POLLIN)
     output, deadline = b"", time.monotonic() + seconds
-    while process.poll() is None and (left := deadline - time.monotonic()) > 0:
+    while process.poll() is None and (left := deadline - time.monotonic()) > 0 and has_time():
         if not readable.poll(1_000 * min(left, LOOK_SECONDS)):
             continue
         # Nothing is read where another process was faster, and no bytes at the end of the pipe.

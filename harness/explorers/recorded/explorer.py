@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from tornproof.harness.common.verdict import Finding, Phase, Verdict, nothing_explored
 from tornproof.harness.counterexamples.replay_engine import choice_text, read_choice
 from tornproof.harness.counterexamples.smaller import simpler_choices
-from tornproof.harness.explorers.recorded.checker import Answer, Checker
+from tornproof.harness.explorers.recorded.checker import Answer, Checker, StoppedError
 from tornproof.harness.explorers.recorded.effects import Effect, kept_effects, lost_effects, site, sites
 from tornproof.harness.explorers.recorded.mending import mend
 from tornproof.harness.explorers.recorded.states import (
@@ -151,7 +151,7 @@ def _asked(worker: Worker, disk: Disk, machine: Machine) -> Answer:
     known, key = worker.once(_answers), key_of(disk, machine.acknowledged)
     if key not in known:
         lines = question.trace.acknowledgements(len(question.trace.steps))[: machine.acknowledged]
-        known[key] = question.checker.check(disk.kernel(), lines, worker.scratch)
+        known[key] = question.checker.check(disk.kernel(), lines, worker.scratch, worker.has_time)
     return known[key]
 
 
@@ -163,9 +163,9 @@ def _ends(worker: Worker) -> Sanity:
         end.apply(step, index)
     everything = trace.acknowledgements(len(trace.steps))
     return Sanity(
-        checker.check(end.kernel, everything, worker.scratch),
-        checker.check(start.kernel, (), worker.scratch),
-        checker.check(start.kernel, everything, worker.scratch),
+        checker.check(end.kernel, everything, worker.scratch, worker.has_time),
+        checker.check(start.kernel, (), worker.scratch, worker.has_time),
+        checker.check(start.kernel, everything, worker.scratch, worker.has_time),
     )
 
 
@@ -181,7 +181,11 @@ def _check(worker: Worker, states: Sequence[State]) -> tuple[int, list[Rejected]
         if not worker.has_time():
             return count, rejected
         worker.report_progress(count, len(states))
-        if (each := _rejected(worker, state, _disk(worker, state))) is not None:
+        try:
+            each = _rejected(worker, state, _disk(worker, state))
+        except StoppedError:
+            return count, rejected
+        if each is not None:
             rejected.append(each)
     worker.report_progress(len(states), len(states))
     return len(states), rejected

@@ -94,7 +94,8 @@ def _guard(worker: int, ending: tuple[signal.Signals, ...], folders: list[Path])
         # The worker does so too; the first one succeeds.
         os.setpgid(worker, worker)
     code, first = _wait(worker, ending)
-    if _end_group(worker) and folders:
+    # Who is interrupted may have killed what was to end its processes: each checker has a session of its own.
+    if (_end_group(worker) or first) and folders:
         _end_strays(str(folders[0]))
     if code < 0:
         _report_kill(-code, first, folders)

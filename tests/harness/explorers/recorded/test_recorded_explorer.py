@@ -15,7 +15,7 @@ from recorded_programs import PYTHON
 from tornproof.harness.common.verdict import Phase, Verdict
 from tornproof.harness.explorers.recorded import checker as recorded_checker
 from tornproof.harness.explorers.recorded import states as recorded_states
-from tornproof.harness.explorers.recorded.checker import OUTPUT_MAX, Answer, Checker
+from tornproof.harness.explorers.recorded.checker import OUTPUT_MAX, Answer, Checker, StoppedError
 from tornproof.harness.explorers.recorded.effects import site
 from tornproof.harness.explorers.recorded.explorer import RecordedQuestion, check_one, explore_recorded
 from tornproof.harness.explorers.recorded.states import (
@@ -197,6 +197,15 @@ def test_what_a_checker_leaves_running_does_not_count_as_the_checker(tmp_path: P
 def test_what_a_checker_leaves_running_is_killed(tmp_path: Path) -> None:
     answer = answer_of("sleep 60 & echo $!; exit 3", tmp_path)
     assert answer.code == 3 and has_ended(int(answer.output))
+
+
+def test_a_checker_that_runs_when_the_exploration_is_to_stop_is_ended_and_has_no_answer(tmp_path: Path) -> None:
+    """It went on after `power --seconds` had ended."""
+    file = tmp_path / "process"
+    checker = Checker(command=f"sh -c 'echo $$ > {file}; exec sleep 1000' {{dir}}", seconds=600)
+    with pytest.raises(StoppedError):
+        checker.check(Machine(trace().start).kernel, (), tmp_path, lambda: not (file.exists() and file.read_text()))
+    assert has_ended(int(file.read_text()))
 
 
 def has_ended(process: int) -> bool:

@@ -42,7 +42,7 @@ STRACE = "strace"
 TEXT_BYTES_MAX = 32 << 20
 """Longer writes are cut by strace, and rejected."""
 PIPE_BYTES = 1 << 20
-STANDARD_OUTPUT = 1
+STANDARD_OUTPUT, STANDARD_ERROR = 1, 2
 ANYTHING = re.compile(b"")
 
 
@@ -55,6 +55,8 @@ class Recording:
     acknowledges: re.Pattern[bytes] | None = None
     descriptor: int | None = None
     with_stacks: bool = False
+    prints_as_errors: bool = False
+    """Whether what the program prints goes to standard error, because standard output is for something else."""
     version: str = ""
     """The release that records, which is noted in the trace."""
 
@@ -141,7 +143,8 @@ def _traced(recording: Recording) -> Iterator[tuple[subprocess.Popen[bytes], Ite
     if recording.descriptor is not None:
         # Where acknowledgements are written to, there is a descriptor, and nobody reads it.
         command = ["sh", "-c", f'exec "$@" {recording.descriptor}>/dev/null', STRACE, *command]
-    process = subprocess.Popen(command, pass_fds=[writing])
+    output_to = STANDARD_ERROR if recording.prints_as_errors else None
+    process = subprocess.Popen(command, pass_fds=[writing], stdout=output_to)
     os.close(writing)
     with os.fdopen(reading, encoding="ascii", errors="backslashreplace", newline="\n") as output:
         try:

@@ -62,6 +62,16 @@ def test_a_program_is_recorded_and_counted(tornproof: WarmRunner, data: Path) ->
     }
 
 
+def test_json_on_standard_output_is_alone_there(tornproof: WarmRunner, data: Path) -> None:
+    """What the program printed came before it, and acknowledgements are printed."""
+    run = tornproof(
+        *("record", "--dir", data, "--out", data.parent / "trace", "--ack", "^saved", "--json", "-"),
+        *("--", *PYTHON, "-c", PROGRAM, data),
+    )
+    assert run.code == 0 and run.document["acknowledgements"] == 3
+    assert "saved 2\n" in run.err
+
+
 @pytest.mark.parametrize("command", ["", " "])
 def test_an_empty_check_is_rejected(tornproof: WarmRunner, tmp_path: Path, command: str) -> None:
     """A shell ends with 0 for it, so that it accepted every state."""

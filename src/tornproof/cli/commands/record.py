@@ -51,6 +51,7 @@ def record(
         acknowledges=None if ack is None else _pattern(ack),
         descriptor=ack_fd,
         with_stacks=stacks,
+        prints_as_errors=json_target == "-",
         version=__version__,
     )
     with progress_bar() as progress:

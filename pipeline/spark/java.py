@@ -56,7 +56,7 @@ def find_java(environment: Mapping[str, str] = os.environ) -> Path:
 def version_of(java: Path) -> int:
     """Return the feature release of a Java, or 0 if it cannot be run."""
     try:
-        command = [java, "-version"]
+        command = [str(java), "-version"]
         said = subprocess.run(
             command, capture_output=True, text=True, errors="replace", timeout=VERSION_SECONDS_MAX, check=False
         )

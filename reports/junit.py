@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
+from tornproof.harness.common.shell_word import shell_word
 from tornproof.reports.faults.trials import KEY as FAULTS_KEY
 from tornproof.reports.folder import CAMPAIGN_KEY, FindingFile, Folder
 from tornproof.reports.kit.dedupe import Fold, folded
 from tornproof.reports.kit.json_fields import ResultError, printable
 from tornproof.reports.kit.page import Page
-from tornproof.reports.kit.shell_word import shell_word
 from tornproof.reports.run.document import Listed, PhaseResult, Run
 from tornproof.reports.table.fields import Compatibility, Partition, Problem, Verified, read_verified
 

@@ -6,10 +6,10 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
+from tornproof.harness.common.shell_word import shell_word
 from tornproof.reports.folder import FindingFile
 from tornproof.reports.kit.dedupe import Fold, by_property
 from tornproof.reports.kit.json_fields import counted
-from tornproof.reports.kit.shell_word import shell_word
 from tornproof.reports.run.document import Run
 from tornproof.reports.run.page import reasons_of, verdict_sentence
 from tornproof.reports.site import Site

@@ -8,6 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from tornproof.harness.common.shell_word import shell_word
 from tornproof.reports.finding.cause import cause_strip, prevented
 from tornproof.reports.finding.damage_map import damage_maps
 from tornproof.reports.finding.document import Explanation, FileBytes, explanation_of, prevention_of_program
@@ -18,7 +19,6 @@ from tornproof.reports.kit.byte_map import FINDING_STATES, Mark, byte_map, legen
 from tornproof.reports.kit.evidence import evidence_list
 from tornproof.reports.kit.json_fields import Fields, shortened
 from tornproof.reports.kit.page import Page, fill
-from tornproof.reports.kit.shell_word import shell_word
 
 GROUP = "Findings"
 FOLDED_MAX = 50

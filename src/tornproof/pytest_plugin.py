@@ -438,8 +438,8 @@ class Explorers:
     def _replay_line(self, finding: Finding, phase: Phase) -> str:
         """Write the finding to a file, and return the command that replays it, or why there is no file."""
         from tornproof.cli.replay_file import write_replay
+        from tornproof.harness.common.shell_word import shell_word
         from tornproof.impl.errors import TornproofError
-        from tornproof.reports.kit.shell_word import shell_word
 
         config = self._item.config
         here = config.invocation_params.dir

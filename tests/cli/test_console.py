@@ -9,7 +9,7 @@ import pytest
 
 from tornproof.cli.console import VisibleConsole, result_grid
 from tornproof.cli.output import visible
-from tornproof.reports.kit.shell_word import shell_word
+from tornproof.harness.common.shell_word import shell_word
 
 
 def test_brackets_and_colons_in_names_are_no_markup_and_no_emoji() -> None:

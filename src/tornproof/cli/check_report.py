@@ -17,10 +17,10 @@ from tornproof.cli.console import result_grid
 from tornproof.cli.explanation_print import print_finding
 from tornproof.harness.check import PhaseName
 from tornproof.harness.common.effort import EFFORTS, Bounds
+from tornproof.harness.common.shell_word import shell_word
 from tornproof.harness.common.verdict import Phase, Verdict, worst
 from tornproof.harness.explorers.corruption.judge import Outcome
 from tornproof.harness.parallel.tasks import Outcome as CheckOutcome
-from tornproof.reports.kit.shell_word import shell_word
 
 ALWAYS_SHOWN = (Outcome.REJECTED, Outcome.HARMLESS, Outcome.SILENT)
 STYLES = {Verdict.VALID: "bold green", Verdict.UNKNOWN: "bold yellow", Verdict.INVALID: "bold red"}

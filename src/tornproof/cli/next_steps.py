@@ -6,6 +6,7 @@ import datetime
 import itertools
 from collections.abc import Iterator, Sequence
 
+from tornproof.harness.common.shell_word import shell_word
 from tornproof.impl.errors import TornproofError, counted
 from tornproof.impl.storage.interface import Storage
 from tornproof.impl.table.indexed_columns import index_advice
@@ -13,7 +14,6 @@ from tornproof.impl.table.partition_names import EPOCH, NANOSECONDS_IN_MICROSECO
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.txn.transaction import Partition
 from tornproof.impl.verify.verify import PARQUET, LookedAt, PartitionReport, TableReport
-from tornproof.reports.kit.shell_word import shell_word
 
 RANGES_SHOWN = 3
 NAMES_SHOWN = 5

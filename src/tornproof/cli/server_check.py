@@ -19,6 +19,7 @@ from tornproof.cli.check_report import LIVE_SERVER, Asked
 from tornproof.cli.output import make_folder, replacing
 from tornproof.harness.check import PhaseName
 from tornproof.harness.common.effort import Bounds
+from tornproof.harness.common.shell_word import shell_word
 from tornproof.harness.explorers.server.clients import Plan
 from tornproof.harness.explorers.server.explorer import Result, explore_server
 from tornproof.harness.explorers.server.target import RunningServer, Target, version_of
@@ -28,7 +29,6 @@ from tornproof.harness.systems.server.client import ServerError, address_of
 from tornproof.harness.systems.server.process import Server
 from tornproof.harness.systems.server.release import NEWEST, release_at, release_of
 from tornproof.impl.errors import EMPTY_PATH, UsageError
-from tornproof.reports.kit.shell_word import shell_word
 
 MAVEN = "maven"
 JAR = "questdb.jar"

@@ -19,6 +19,7 @@ from tornproof.cli.output import ExitCode, JsonOption, check_outputs, write_docu
 from tornproof.cli.progress import Unseen, progress_bar
 from tornproof.cli.report_writing import HTML, JUNIT, write_report
 from tornproof.cli.spark_options import ConfOption, MasterOption, settings_of
+from tornproof.harness.common.shell_word import shell_word
 from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.mutation.seeded import SEEDED
 from tornproof.impl.errors import StorageError
@@ -31,7 +32,6 @@ from tornproof.pipeline.campaign.tasks import EVENTS, RESULTS
 from tornproof.pipeline.files import Location, local_path, location_of
 from tornproof.pipeline.spark.session import spark_session
 from tornproof.pipeline.whole_file import PARTIAL
-from tornproof.reports.kit.shell_word import shell_word
 
 FINDINGS = "findings"
 SUMMARY_FILE = "summary.json"

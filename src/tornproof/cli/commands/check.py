@@ -22,10 +22,10 @@ from tornproof.cli.report_writing import ReportOption, add_run, prepare_outputs
 from tornproof.cli.server_check import Checked, check_server, reject_with_server, save_history
 from tornproof.harness.check import CheckQuestion, PhaseName, bounds_of, check_image
 from tornproof.harness.common.effort import DEFAULT
+from tornproof.harness.common.shell_word import shell_word
 from tornproof.harness.common.verdict import worst
 from tornproof.harness.systems.releases import HARDENED_PRESET
 from tornproof.impl.errors import UsageError
-from tornproof.reports.kit.shell_word import shell_word
 
 WIDTH = 80
 

@@ -23,6 +23,7 @@ from tornproof.cli.progress import progress_bar
 from tornproof.cli.report_writing import ReportOption, add_run, prepare_outputs
 from tornproof.cli.spark_options import ConfOption, MasterOption, settings_of
 from tornproof.harness.common.effort import DEFAULT, Bounds
+from tornproof.harness.common.shell_word import shell_word
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
 from tornproof.harness.explorers.recorded.checker import Checker
 from tornproof.harness.explorers.recorded.explorer import (
@@ -38,7 +39,6 @@ from tornproof.harness.parallel.tasks import Outcome, explore
 from tornproof.harness.recording.trace_file import digest_of, read_trace
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.errors import UsageError
-from tornproof.reports.kit.shell_word import shell_word
 
 CHECK_SECONDS = 10.0
 RECORDED = "recorded program"

@@ -14,6 +14,7 @@ from tornproof.cli.explanation_print import print_explanation
 from tornproof.cli.findings import ANSWERS, load_finding
 from tornproof.cli.output import ExitCode, JsonOption, check_outputs, write_json
 from tornproof.cli.replay_file import is_of_test, read_replay, replay_test
+from tornproof.harness.common.shell_word import shell_word
 from tornproof.harness.common.verdict import Finding, Verdict
 from tornproof.harness.counterexamples.case_document import with_present_actions
 from tornproof.harness.counterexamples.replay import Replayed, is_simulated
@@ -26,7 +27,6 @@ from tornproof.harness.replay import replay_finding
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.errors import UsageError
 from tornproof.pipeline.files import Location, location_of
-from tornproof.reports.kit.shell_word import shell_word
 
 OTHER_ORDER = (
     "It happens with the writer's actions as the file has them. The writer does others now, or in another order, and "

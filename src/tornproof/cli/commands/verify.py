@@ -15,10 +15,12 @@ from rich.text import Text
 
 from tornproof.api.steady import verify_until_stable
 from tornproof.cli.console import result_console, result_grid
+from tornproof.cli.next_steps import steps_after_damage
 from tornproof.cli.numbers import CORES, WorkersOption
 from tornproof.cli.output import ExitCode, JsonOption, check_outputs, visible, write_json
 from tornproof.cli.progress import progress_bar
 from tornproof.cli.report_writing import ReportOption, prepare_outputs, write_report
+from tornproof.harness.common.shell_word import shell_word
 from tornproof.impl.errors import CorruptError, UsageError, counted
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.tables_below import is_root
@@ -83,12 +85,7 @@ def verify(
         if preset is not None:
             progress.update(task, description=f"trying {preset.name}")
             compatibility = _compatibility(table, preset)
-    steps: list[str] = []
-    if not report.sound:
-        # A sound table needs no words of commands.
-        from tornproof.cli.next_steps import steps_after_damage
-
-        steps = steps_after_damage(storage, table, report)
+    steps = [] if report.sound else steps_after_damage(storage, table, report)
     document = report_document(report, compatibility, steps)
     console, written = result_console(json_target), None
     try:
@@ -115,7 +112,6 @@ def _compatibility(table: str, preset: Preset) -> Compatibility:
     """Try a preset on a copy of the table in memory, of one committed version."""
     from tornproof.api.captured import capture_until_stable
     from tornproof.harness.systems.probe import Compatibility, cure_of, probe
-    from tornproof.reports.kit.shell_word import shell_word
 
     path, image = capture_until_stable(table)
     try:

@@ -164,14 +164,15 @@ def test_a_time_limit_is_reported_as_a_smaller_bound(tmp_path: Path) -> None:
     phase = explore(
         tmp_path / "run",
         kills=1_000,
-        readers=1,
-        has_time=lambda: not seen,
+        readers=2,
+        # On a busy machine, one writer may end before a reader has read twice.
+        has_time=lambda: len(seen) < 3,
         on_progress=lambda *progress: seen.append(progress),
     )
-    assert seen == [(1, 1_001)]
+    assert seen == [(1, 1_001), (2, 1_001), (3, 1_001)]
     assert (phase.verdict, phase.note) == (Verdict.VALID, "")
-    assert "1 of 1001 writers one after the other, 1 of them killed" in phase.bound
-    assert phase.explored == 1 + phase.counts["commits"]
+    assert "3 of 1001 writers one after the other, 3 of them killed" in phase.bound
+    assert phase.explored == 3 + phase.counts["commits"]
 
 
 def test_without_time_nothing_is_explored(tmp_path: Path) -> None:

@@ -95,16 +95,18 @@ def _kept() -> Iterator[Question]:
         yield Question("kept", f"what can be forgotten of {words}", found, [f"{kept}/{PM_FILE}"] * ours)
 
     content = b"ten bytes."
-    for words, there, name in (
-        ("the same bytes", content, PM_FILE),
-        ("bytes that begin in the same way", content[:-1] + b"!", f"{PM_FILE}.1"),
-        ("bytes that end in the same way", b"!" + content[1:], f"{PM_FILE}.1"),
-        ("fewer bytes", content[:-1], f"{PM_FILE}.1"),
-        ("more bytes", content + b"!", f"{PM_FILE}.1"),
-        ("nothing", None, PM_FILE),
+    for words, there, is_same in (
+        ("the same bytes", content, True),
+        ("bytes that begin in the same way", content[:-1] + b"!", False),
+        ("bytes that end in the same way", b"!" + content[1:], False),
+        ("fewer bytes", content[:-1], False),
+        ("more bytes", content + b"!", False),
+        ("nothing", None, True),
     ):
-        found = functools.partial(_kept_as, content, there)
-        yield Question("kept", f"where bytes are kept beside {words}", found, f"{kept}/{name}")
+        for start_bytes, name in ((0, PM_FILE), (3, f"{PM_FILE}.from-3")):
+            found = functools.partial(_kept_as, content, there, start_bytes, name)
+            words_of_all = f"where bytes from byte {start_bytes} on are kept beside {words}"
+            yield Question("kept", words_of_all, found, f"{kept}/{name}" if is_same else f"{kept}/{name}.1")
 
     found = functools.partial(_kept_by_migration, bytes(40))
     yield Question("kept", "what a migration keeps of the metadata that it replaces", found, [bytes(40)])
@@ -116,11 +118,12 @@ def _kept_by_migration(content: bytes) -> list[bytes]:
     return [storage.image().files[f"{every_type.PATH}/{each.kept_as}"] for each in done if each.kept_as]
 
 
-def _kept_as(content: bytes, there: bytes | None) -> str:
-    files = {f"{PATH}/2024-01-01/{PM_FILE}": content, f"{PATH}/{KEPT_DIRECTORY}/2024-01-01/{PM_FILE}": there}
+def _kept_as(content: bytes, there: bytes | None, start_bytes: int, name: str) -> str:
+    content = b"start"[:start_bytes] + content
+    files = {f"{PATH}/2024-01-01/{PM_FILE}": content, f"{PATH}/{KEPT_DIRECTORY}/2024-01-01/{name}": there}
     image = DiskImage.of_files({path: each for path, each in files.items() if each is not None})
     with replaced("tornproof.impl.storage.file_pieces:PIECE_BYTES", 4):
-        return kept_name(image, PATH, f"2024-01-01/{PM_FILE}", 0)
+        return kept_name(image, PATH, f"2024-01-01/{PM_FILE}", start_bytes)
 
 
 def _kept_in(top: Path) -> list[str]:

@@ -11,7 +11,7 @@ from tornproof.harness.common.patch import wrapped
 from tornproof.harness.explorers.corruption.crafted import overwritten
 from tornproof.harness.explorers.corruption.plan import BITS_IN_BYTE, Flip
 from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import FOOTER, with_checksum
-from tornproof.impl.errors import CorruptError
+from tornproof.impl.errors import CorruptError, UnsupportedError
 from tornproof.impl.pm.block import Chunk
 from tornproof.impl.pm.chain import Metadata, decode_chain
 from tornproof.impl.pm.header import Column
@@ -21,8 +21,10 @@ PROPERTY = "one column of a generation is what decoding all of it gives"
 COMPARED_MAX = 32
 """Of more columns, and of more bounds, every n-th is compared."""
 TIME_BYTES = 8
-COUNT_OFFSET_BYTES, ENTRY_BYTES = 12, 4
-"""Where the number of row groups is in a footer, and what each takes there."""
+COUNT_OFFSET_BYTES, FLAGS_OFFSET_BYTES, ENTRY_BYTES = 12, 32, 4
+"""Where the number of row groups and the flags are in a footer, and what each row group takes there."""
+REQUIRED_BITS = (32, 40, 63)
+"""Of the flags: what they say must be known to a reader."""
 ENTRIES_MAX = (1 << 32) // ENTRY_BYTES - 1
 
 
@@ -61,13 +63,22 @@ def _problems(data: bytes, metadata: Metadata, file: str) -> Iterator[str]:
         except CorruptError:
             continue
         yield f"{room + more} row groups are not rejected, although {room} have room"
-    flip = Flip(file, metadata.generation.position.checksum_offset * BITS_IN_BYTE)
+    flip = Flip(file, position.checksum_offset * BITS_IN_BYTE)
     for times in ("", " for the second time"):
         try:
             open_view(flip.apply(data), metadata.token, file=file, verified=verified)
         except CorruptError:
             continue
         yield f"after it was read, a wrong checksum in its place is not noticed{times}"
+    for bit in REQUIRED_BITS:
+        flip = Flip(file, (position.offset_bytes + FLAGS_OFFSET_BYTES) * BITS_IN_BYTE + bit)
+        try:
+            open_view(flip.apply(data), metadata.token, file=file, verified=VerifiedGenerations())
+        except CorruptError:
+            continue
+        except UnsupportedError:
+            yield f"with bit {bit} of its flags flipped, it counts as one of a later release"
+        yield f"that bit {bit} of its flags was flipped is not noticed"
 
 
 def _with_row_groups(data: bytes, metadata: Metadata, count: int) -> bytes:

@@ -30,6 +30,7 @@ from tornproof.harness.explorers.roundtrip.worked_out.metadata.transactions impo
 )
 from tornproof.harness.explorers.roundtrip.worked_out.metadata.verified_records import headers, verified_records
 from tornproof.harness.explorers.roundtrip.worked_out.operators.migrations import (
+    chunk_starts,
     conversions,
     decoded_times,
     described,
@@ -79,7 +80,11 @@ from tornproof.harness.explorers.roundtrip.worked_out.parquet.flat_footers impor
 )
 from tornproof.harness.explorers.roundtrip.worked_out.parquet.histograms import histograms
 from tornproof.harness.explorers.roundtrip.worked_out.parquet.new_encodings import new_encodings
-from tornproof.harness.explorers.roundtrip.worked_out.parquet.page_indexes import page_indexes, times_in_order
+from tornproof.harness.explorers.roundtrip.worked_out.parquet.page_indexes import (
+    page_indexes,
+    pages_without_values,
+    times_in_order,
+)
 from tornproof.harness.explorers.roundtrip.worked_out.parquet.symbol_keys import (
     adopted_keys,
     dictionary_places,
@@ -135,6 +140,7 @@ def questions() -> tuple[Question, ...]:
         *filters_behind(),
         *decoded_times(),
         *other_forms(),
+        *chunk_starts(),
         *bit_fields(),
         *annotations_of_records(),
         *flat_bounds(),
@@ -164,6 +170,7 @@ def questions() -> tuple[Question, ...]:
         *left_indexes(),
         *unordered_rows(),
         *page_indexes(),
+        *pages_without_values(),
         *times_in_order(),
         *patience(),
         *histograms(),

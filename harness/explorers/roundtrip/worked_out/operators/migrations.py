@@ -8,7 +8,8 @@ import itertools
 import json
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -40,6 +41,7 @@ from tornproof.impl.extension.encode import flatbuffer_of
 from tornproof.impl.extension.footer import read_file_footer
 from tornproof.impl.extension.point import with_extension
 from tornproof.impl.layout.parquet import DATA_FILE, MAGIC, FooterForm
+from tornproof.impl.migrate.chunks import chunk_of
 from tornproof.impl.migrate.convert import ConversionMode, convert
 from tornproof.impl.migrate.json_rules import JsonError, parse_json
 from tornproof.impl.migrate.partition_migration import Converted, convert_partition
@@ -447,6 +449,22 @@ def _described(content: bytes, told: list[dict[str, Any]]) -> tuple[int, int]:
     """Return what the metadata say of the only column, on which a footer has so many documents."""
     column = the_only(_header(content, told).columns)
     return column.type, column.flags
+
+
+def chunk_starts() -> Iterator[Question]:
+    """Yield where a chunk begins by its dictionary, of which many writers say that it is at 0 if there is none."""
+    for dictionary_at, as_questdb in itertools.product((None, 0, 4, 90), (False, True)):
+        words = f"where a chunk begins whose dictionary is at {dictionary_at} and its data at 50"
+        by = "the converter" if as_questdb else "a careful reader"
+        expected = 50 if dictionary_at is None or (dictionary_at == 0 and not as_questdb) else dictionary_at
+        found = functools.partial(_start_of, dictionary_at, as_questdb=as_questdb)
+        yield Question("other forms", f"{words}, by {by}", found, expected)
+
+
+def _start_of(dictionary_at: int | None, *, as_questdb: bool) -> int:
+    numbers = {"codec": 0, "num_values": 1, "total_compressed_size": 60, "data_page_offset": 50}
+    meta = SimpleNamespace(**numbers, dictionary_page_offset=dictionary_at, encodings=[0], statistics=None)
+    return chunk_of(cast(Any, meta), as_questdb=as_questdb).byte_range_start
 
 
 def other_forms() -> Iterator[Question]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
 
 import pyarrow as pa
 
@@ -20,11 +21,13 @@ from tornproof.harness.explorers.roundtrip.worked_out.writing.unordered_rows imp
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
+from tornproof.impl.chunk.page_index import ColumnIndex
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.parquet.bloom_filter import BLOCK_BYTES
 from tornproof.impl.parquet.encode_options import EncodeOptions
 from tornproof.impl.parquet.footer import ColumnChunk
 from tornproof.impl.parquet.thrift import Field, Items, Kind, Struct, decode, encode, with_fields
+from tornproof.impl.pm.block import Statistic
 from tornproof.impl.table.table import open_table
 from tornproof.impl.verify.verify import verify_table
 from tornproof.impl.write.writer_options import BloomOptions, BloomPosition, WriterOptions
@@ -61,6 +64,38 @@ def page_indexes() -> Iterator[Question]:
         found = functools.partial(_named, damage, has_checksums=has_checksums)
         name = f"what is named of a table {'with' if has_checksums else 'without'} checksums, where {words}"
         yield Question("page indexes", name, found, damage.expected)
+
+
+def pages_without_values() -> Iterator[Question]:
+    """Yield what an index says of a single page and `_pm` of its chunk, and whether the values must be looked at."""
+    bounds = (None, b"low"), (None, b"high")
+    counts = itertools.product((None, 0, 2, 3), (None, 2, 3))
+    for (of_page, of_chunk), is_null, low, high in itertools.product(counts, (False, True), *bounds):
+        is_same = of_chunk is not None and of_page in (None, of_chunk)
+        is_confirmed = is_same and (of_chunk == 3 if is_null else (low, high) == (b"low", b"high"))
+        said = f"{of_page} nulls{' and no value' * is_null}"
+        words = (
+            f"whether {said} in one page of 3 values confirm {of_chunk} in a chunk with the bounds {low!r} and {high!r}"
+        )
+        found = functools.partial(_is_confirmed, of_page, of_chunk, (low, high), is_null=is_null)
+        yield Question("page indexes", words, found, is_confirmed)
+
+
+def _is_confirmed(
+    of_page: int | None, of_chunk: int | None, bounds: tuple[bytes | None, bytes | None], *, is_null: bool
+) -> bool:
+    index = ColumnIndex(
+        stored=cast(Any, None),
+        column=cast(Any, None),
+        row_counts=(3,),
+        null_pages=(is_null,),
+        raw_bounds=((b"low", b"high"),),
+        bounds=(None,),
+        null_counts=None if of_page is None else (of_page,),
+    )
+    low, high = (None if each is None else Statistic(each, exact=True) for each in bounds)
+    chunk = SimpleNamespace(null_count=of_chunk, num_values=3, minimum=low, maximum=high)
+    return index.is_confirmed_by(cast(Any, chunk))
 
 
 def times_in_order() -> Iterator[Question]:

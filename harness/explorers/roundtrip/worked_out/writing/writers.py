@@ -6,9 +6,10 @@ import functools
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from tornproof.harness.common.new_tables import new_table
@@ -33,11 +34,13 @@ from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.errors import RowsRejectedError, StorageError
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.parquet.encode_options import EncodeOptions
+from tornproof.impl.parquet.fields import Codec
 from tornproof.impl.storage.interface import Storage, StorageReason
 from tornproof.impl.table.metadata_file import META_FILE, PartitionBy
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.symbols import read_table_symbols
 from tornproof.impl.table.table import open_table
+from tornproof.impl.txn.pins import pin_committed
 from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.write.table_writer import TableWriter, UncommittedError, open_writer
 from tornproof.impl.write.writer_options import WriterOptions
@@ -47,6 +50,7 @@ Asked: TypeAlias = tuple[str, Callable[[], Any], Any]
 
 FIRST_DAY = FIRST_TIME // DAY * DAY
 READ_ONLY = 1 << 62
+PURGED_COUNT = 3
 COMMIT_COUNT, SYMBOLS_MANY, PARTITIONS_MANY = 3, 40, 150
 HOUR = DAY // 24
 PARTITION_BY_OFFSET_BYTES, TIME_INDEX_OFFSET_BYTES = 4, 8
@@ -63,7 +67,17 @@ PARTITIONS = {
 def writers() -> Iterator[Question]:
     """Yield tables that no writer opens, partitions that none writes to, and writers that end in some way."""
     ends = (*_closings(), *_withdrawals(), *_losses())
-    opened = (*_openings(), *_changes(), *_announcements(), *_duplicates(), *_symbols(), *_growth(), *_opened_files())
+    opened = (
+        *_openings(),
+        *_changes(),
+        *_purges(),
+        *_announcements(),
+        *_options(),
+        *_duplicates(),
+        *_symbols(),
+        *_growth(),
+        *_opened_files(),
+    )
     for kind, asked in (("writers", opened), ("ends of writers", ends)):
         yield from (Question(kind, words, found, expected) for words, found, expected in asked)
 
@@ -101,6 +115,14 @@ def _changes() -> Iterator[Asked]:
         yield words, functools.partial(_groups_after, has_rows=has_rows, is_rewrite=is_rewrite), expected
 
 
+def _purges() -> Iterator[Asked]:
+    """Yield versions that readers have pinned, of which each but the last needs a directory of its own."""
+    for pinned in itertools.product((False, True), repeat=PURGED_COUNT):
+        versions = [number for number, is_pinned in enumerate(pinned, start=1) if is_pinned]
+        words = f"the versions whose directory a purge leaves while the versions {versions} are pinned"
+        yield words, functools.partial(_left_by_purge, pinned), versions
+
+
 def _announcements() -> Iterator[Asked]:
     """Yield writers that announce their next commit several times, of which the last announcement counts."""
     for count in range(4):
@@ -116,6 +138,20 @@ def _duplicates() -> Iterator[Asked]:
             expected.append(any(expected) if wanted is None else wanted)
         words = f"the row groups with duplicates after commits that ask for {', '.join(map(str, asked))}"
         yield words, functools.partial(_groups_with_duplicates, asked), expected
+
+
+def _options() -> Iterator[Asked]:
+    """Yield options of which a number is asked, for which a truth is none."""
+    numbers = "level", "page_size_bytes", "page_row_count_max"
+    for name, value in itertools.product(numbers, (True, False, 1, np.int64(1), 1.5)):
+        expected = "OptionsRejectedError" if isinstance(value, bool | float) else name
+        found = functools.partial(_with_option, name, value)
+        yield f"what comes of the option {name} that is {value!r}", found, expected
+
+
+def _with_option(name: str, value: object) -> Any:
+    options: dict[str, Any] = {"codec": Codec.ZSTD, name: value}
+    return outcome_of(lambda: EncodeOptions(**options) and name)
 
 
 def _opened_files() -> Iterator[Asked]:
@@ -226,6 +262,21 @@ def _groups_after(*, has_rows: bool, is_rewrite: bool) -> tuple[list[int], list[
     after = table.transaction().partitions
     counts = [len(Contents.of(table, each).row_groups) for each in after]
     return counts, [each.name_txn != former.name_txn for each, former in zip(after, before, strict=True)]
+
+
+def _left_by_purge(pinned: Sequence[bool]) -> list[int]:
+    """Return the versions whose directory is there after a purge, without the last one; each rewrites a partition."""
+    storage, directories = storage_of(two_days()), list[str]()
+    with ExitStack() as pins, _opened(storage) as writer:
+        for is_pinned in pinned:
+            if is_pinned:
+                pins.enter_context(pin_committed(storage, PATH))
+            directories.append(writer.table.directory_of(writer.transaction.partitions[0]))
+            writer.rewrite_partition(writer.transaction.partitions[0].timestamp)
+            writer.commit()
+        writer.purge()
+        there = storage.listdir(PATH)
+    return [version for version, name in enumerate(directories, start=1) if name in there]
 
 
 def _announced(count: int) -> list[bool | None]:

@@ -105,7 +105,10 @@ from tornproof.harness.explorers.roundtrip.worked_out.tables.new_tables import (
 from tornproof.harness.explorers.roundtrip.worked_out.tables.other_partitions import other_partitions
 from tornproof.harness.explorers.roundtrip.worked_out.tables.reads import asked_in_words
 from tornproof.harness.explorers.roundtrip.worked_out.writing.later_keys import later_keys
-from tornproof.harness.explorers.roundtrip.worked_out.writing.published_files import published_files
+from tornproof.harness.explorers.roundtrip.worked_out.writing.published_files import (
+    published_files,
+    published_meanwhile,
+)
 from tornproof.harness.explorers.roundtrip.worked_out.writing.unordered_rows import unordered_rows
 from tornproof.harness.explorers.roundtrip.worked_out.writing.writers import writers
 
@@ -184,6 +187,7 @@ def questions() -> tuple[Question, ...]:
         *other_partitions(),
         *chunk_layouts(),
         *published_files(),
+        *published_meanwhile(),
         *changed_columns(),
         *found_generations(),
         *new_encodings(),

@@ -251,10 +251,13 @@ def _floats() -> Iterator[Offered]:
         yield _other(name, pa.array([0, whole, -whole]), (0.0, float(whole), -float(whole)))
         yield _refused(name, "an integer between two floats", pa.array([whole + 1]))
         yield _refused(name, "a large integer between two floats", pa.array([(1 << 64) - 1], pa.uint64()))
-        # Arrow's cast of the last one, as DOUBLE, is not the nearest.
-        decimals = [Decimal("0.50"), Decimal(whole), Decimal("0.35")]
+        # Arrow's cast of some of them is not the nearest.
+        parts = [Decimal(part) for part in ("0.35", "0.03", "0.07", "0.21")]
+        decimals, nearest = [Decimal("0.50"), Decimal(whole), *parts], [float(narrow(part)) for part in parts]
+        for decimal in (pa.decimal32(9, 8), pa.decimal64(18, 16)):
+            yield _other(name, pa.array(parts, decimal), tuple(nearest), sure=True)
         for decimal in (pa.decimal128(18, 2), pa.decimal256(70, 20)):
-            yield _other(name, pa.array(decimals, decimal), (0.5, float(whole), float(narrow(0.35))), sure=True)
+            yield _other(name, pa.array(decimals, decimal), (0.5, float(whole), *nearest), sure=True)
             yield _refused(name, "a decimal between two floats", pa.array([Decimal(whole + 1)], decimal))
         beyond = "1e39" if name == "FLOAT" else "1e400"
         for text in (pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.binary_view()):

@@ -6,16 +6,18 @@ import errno
 import functools
 import itertools
 import os
+import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from tornproof.harness.common.patch import replaced
+from tornproof.harness.common.whose_error import the_only
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
 from tornproof.impl.storage.fences import fence_of
-from tornproof.impl.storage.interface import OpenMode
+from tornproof.impl.storage.interface import LockMode, OpenMode
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.storage.operating_system_file import sync_to_disk
 
@@ -61,6 +63,13 @@ def machines() -> Iterator[Question]:
     for (ordered, order), error in itertools.product(fences.items(), (None, errno.EPERM)):
         words = f"what comes of a fence of {ordered} that the system answers with {error}"
         yield Question("fences", words, functools.partial(_ordered, order, error), "StorageError" if error else 1)
+    # Other systems have no such locks.
+    for unlocked in ((), (0,), (1,), (0, 1), (1, 0)) if sys.platform == "linux" else ():
+        words = (
+            f"which of two ranges are locked, of which {[*unlocked]} were unlocked, before and after the file is closed"
+        )
+        found = functools.partial(_locked_ranges, unlocked)
+        yield Question("locks", words, found, [[each not in unlocked for each in range(2)], [False, False]])
     for mask in MASKS:
         expected = {"directory": 0o777 & ~mask, "file": 0o666 & ~mask}
         words = f"the permissions of what is made where the mask is {mask:03o}"
@@ -112,6 +121,34 @@ def _fence(machine: str, commands: int, answer: int, *, system: str = "linux") -
         except OSError as error:
             return type(error).__name__
     return asked
+
+
+def _locked_ranges(unlocked: Sequence[int]) -> list[list[bool]]:
+    """Return which ranges of a file another one finds locked, while it is open elsewhere, too, as after a fork."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/file"
+        file = OperatingSystemStorage().open_for_writing(path, OpenMode.NEW)
+        descriptors = Path("/proc/self/fd").iterdir()
+        copy = os.dup(
+            the_only(int(each.name) for each in descriptors if each.is_symlink() and str(each.readlink()) == path)
+        )
+        other = OperatingSystemStorage().open_for_writing(path)
+        for each in range(2):
+            file.try_lock(LockMode.EXCLUSIVE, offset_bytes=each, size_bytes=1)
+        for each in unlocked:
+            file.unlock(offset_bytes=each, size_bytes=1)
+
+        def locked() -> list[bool]:
+            return [not other.try_lock(LockMode.EXCLUSIVE, offset_bytes=each, size_bytes=1) for each in range(2)]
+
+        found = [locked()]
+        for each in range(2):
+            other.unlock(offset_bytes=each, size_bytes=1)
+        file.close()
+        found.append(locked())
+        os.close(copy)
+        other.close()
+    return found
 
 
 def _ordered(order: Callable[[OperatingSystemStorage], None], error: int | None) -> Any:

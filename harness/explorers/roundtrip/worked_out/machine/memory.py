@@ -25,6 +25,7 @@ from tornproof.impl.chunk.metadata import Leaf, chunk_metadata
 from tornproof.impl.chunk.row_group_encoder import encode_row_group
 from tornproof.impl.errors import UnsupportedError
 from tornproof.impl.layout.parquet import DATA_FILE
+from tornproof.impl.parquet.thrift import Field, Kind, Known, Struct, decode, encode, struct_list
 from tornproof.impl.read.decoding import SYNCHRONOUS, Decoding, InOrder, by_threads
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.table.partition import ResolvedPartition
@@ -53,6 +54,8 @@ def held() -> Iterator[Question]:
     for count in GROUP_COUNTS:
         words = f"how many of {count} row groups of a new directory are encoded before the first is written"
         yield Question("held", words, functools.partial(_encoded_ahead, count), 1)
+    words = "how many structs are remembered of a second footer that is decoded"
+    yield Question("held", words, _remembered_structs, 0)
     words = "how often a chunk is read of a row group that is larger than what may be in memory"
     yield Question("held", words, _reads_of_too_large, 0)
     words = "whether a column of many that are small holds more than its own bytes"
@@ -84,6 +87,19 @@ def _holds_others() -> bool:
     new_table_of_rows(storage, PATH, columns, range(FIRST_TIME, FIRST_TIME + 3))
     batch = the_only(open_snapshot(open_table(storage, PATH)).batches())
     return any(column.get_total_buffer_size() > 4 * max(column.nbytes, 64) for column in batch.columns)
+
+
+def _remembered_structs() -> int:
+    """Return how many structs are remembered beside those of the first footer, each of several structs in a list."""
+    known, counts = Known(), list[int]()
+    for first in range(2):
+        items = [Struct((Field(1, Kind.I32, number),)) for number in range(20)]
+        # The second one has them in other places.
+        before = Field(1, Kind.BINARY, bytes(100 * first))
+        decode(encode(Struct((before, struct_list(2, items)))), file="", known=known)
+        counts.append(len(known.structs))
+    needed(counts[0] == 20, "those of the first one are not")
+    return counts[1] - counts[0]
 
 
 def _reads_of_too_large() -> int:

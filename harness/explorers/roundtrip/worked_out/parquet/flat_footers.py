@@ -24,7 +24,17 @@ from tornproof.impl.extension.decode import FlatFooter
 from tornproof.impl.extension.encode import flatbuffer_of
 from tornproof.impl.extension.point import HeaderForm
 from tornproof.impl.layout.parquet import FooterForm
-from tornproof.impl.parquet.thrift import Field, Kind, Struct, struct_list, structs_in, value_of, with_fields, without
+from tornproof.impl.parquet.thrift import (
+    Field,
+    Kind,
+    Struct,
+    encode,
+    struct_list,
+    structs_in,
+    value_of,
+    with_fields,
+    without,
+)
 from tornproof.impl.types.physical import PhysicalType
 
 STATED_BYTES_MAX = 16
@@ -197,6 +207,9 @@ def flat_files() -> Iterator[Question]:
     for form, header in itertools.product((FooterForm.PRIVATE, FooterForm.MIGRATION), HEADERS):
         has_header = functools.partial(_has_header, target.getvalue(), form, header)
         yield Question("flat files", f"the header {header.name} of an extension, {form}", has_header, True)
+    for header, stored in HEADERS.items():
+        words = f"the header {header.name} before a field that is encoded alone"
+        yield Question("flat files", words, functools.partial(_encoded_header, header, len(stored)), stored)
     for words, fields in (("none", ()), ("a count of different values alone", (Field(4, Kind.I64, 1),))):
         statistics = Field(STATISTICS_FIELD, Kind.STRUCT, Struct(fields))
         content = with_footer(target.getvalue(), within(CHUNK_FACTS, functools.partial(_with, statistics)))
@@ -252,6 +265,10 @@ def _has_header(content: bytes, form: FooterForm, header: HeaderForm) -> bool:
     """Return whether a changed file has the bytes of this header alone before its extension."""
     changed = in_form(content, form, ChunkForm.OLD, header)
     return [each for each in HEADERS if HEADERS[each] in changed] == [header]
+
+
+def _encoded_header(header: HeaderForm, size_bytes: int) -> bytes:
+    return encode(Struct((header.field(b"content"),)))[:size_bytes]
 
 
 def _restored(content: bytes, size_bytes_max: int) -> str:

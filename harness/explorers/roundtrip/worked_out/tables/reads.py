@@ -51,6 +51,11 @@ def asked_in_words() -> Iterator[Question]:
         for columns in (None, [], ["ts"]):
             words = f"how many rows of the columns {columns} come where {where!r} holds"
             yield Question("rows asked for", words, functools.partial(_row_count, where, columns), expected)
+    for start, end in itertools.product((None, "", " ", "2024-01-01"), repeat=2):
+        words = f"what comes of the rows from {start!r} to {end!r}"
+        is_right = not {"", " "} & {start, end} and (start is None or end is None or start <= end)
+        found = functools.partial(_range_of, start, end)
+        yield Question("times asked for", words, found, (start is None, end is None) if is_right else "TimeTextError")
     for width, size_bytes in itertools.product((2, 16, 20), repeat=2):
         words = f"how many of two values of {width} bytes without a type are equal to one of {size_bytes}"
         count = 1 if width == size_bytes else "PredicateError"
@@ -127,5 +132,15 @@ def _row_count(where: str | None, columns: list[str] | None) -> Any:
 
 
 @functools.cache
+def _range_of(start: str | None, end: str | None) -> Any:
+    """Return which end of a range of times is none."""
+
+    def found() -> tuple[bool, bool]:
+        times = _snapshot().time_range(start, end)
+        return times.start is None, times.end is None
+
+    return outcome_of(found)
+
+
 def _snapshot() -> Snapshot:
     return open_snapshot(open_table(table_of_rows(PATH, ROWS), PATH))

@@ -132,9 +132,9 @@ def verified() -> Iterator[Question]:
         found = functools.partial(_counts, limit, in_threads=in_threads)
         yield Question("verified", f"what is counted of {words}", found, (expected, True, (), 0))
         yield Question("verified", f"what there is to recover of {words}", functools.partial(_actions, limit), [])
-    yield Question(
-        "verified", "what is noted of indexes of which one was compared", _notes_of_indexes, ["not compared"]
-    )
+    for count in range(2):
+        words = f"what is noted of indexes of which {count} were compared"
+        yield Question("verified", words, functools.partial(_notes_of_indexes, count), ["not compared"])
     for day in range(2):
         words = f"whose problems are found where the metadata of day {day + 1} of 2 are those of later rows"
         blamed = {f"2024-01-{day + 1:02d}.0/{DATA_FILE}"}
@@ -175,6 +175,22 @@ def recovered() -> Iterator[Question]:
     for day_count, left_count in ((1, 1), (2, 1), (2, 2), (3, 3)):
         words = f"what is behind {day_count} partitions that nobody has locked, once {left_count} were recovered"
         yield Question("recovered", words, functools.partial(_left_after, day_count, left_count), [0] * day_count)
+    for is_link, expected in ((False, ([], 0)), (True, (["a symbolic link"], len(b"left over")))):
+        words = f"what is behind the rows in {'a link' if is_link else 'a file'} after a recovery"
+        yield Question("recovered", words, functools.partial(_left_behind, is_link=is_link), expected)
+
+
+def _left_behind(*, is_link: bool) -> tuple[list[str], int]:
+    """Return the problems of a recovery, and how many bytes are behind the committed ones of a file or a link then."""
+    image = table_of_rows(f"/{PATH}", [(FIRST_TIME, 0)])
+    path, content = the_only((path, each) for path, each in image.files.items() if path.endswith(DATA_FILE))
+    target = "/volume/data" if is_link else path
+    files = {**{other: each for other, each in image.files.items() if other != path}, target: content + b"left over"}
+    storage = MemoryStorage.of(DiskImage(files, image.directories | {"/volume"}))
+    if is_link:
+        storage.link_symbolically(target, path)
+    problems = [problem.actual for problem in repair_table(storage, f"/{PATH}").problems]
+    return problems, len(storage.image().files[target]) - len(content)
 
 
 def _left_after(day_count: int, left_count: int) -> Any:
@@ -362,9 +378,9 @@ def _read(table: Table) -> int:
     return sum(batch.num_rows for batch in open_snapshot(table).batches())
 
 
-def _notes_of_indexes() -> list[str]:
-    """Return the notes of a verification in which one index is compared, and one is not."""
-    found = SimpleNamespace(compared=1, notes=("not compared",), problems=())
+def _notes_of_indexes(compared: int) -> list[str]:
+    """Return the notes of a verification in which so many indexes are compared, and one is not."""
+    found = SimpleNamespace(compared=compared, notes=("not compared",), problems=())
     indexes = SimpleNamespace(of=lambda _: SimpleNamespace(compare=lambda *_: found))
     with replaced("tornproof.impl.verify.verify:Indexes", indexes):
         return [*verify_table(open_table(table_of_rows(PATH, [(FIRST_TIME, 0)]), PATH)).notes]

@@ -73,6 +73,7 @@ def writers() -> Iterator[Question]:
         *_purges(),
         *_announcements(),
         *_options(),
+        *_rows_named(),
         *_duplicates(),
         *_symbols(),
         *_growth(),
@@ -147,6 +148,30 @@ def _options() -> Iterator[Asked]:
         expected = "OptionsRejectedError" if isinstance(value, bool | float) else name
         found = functools.partial(_with_option, name, value)
         yield f"what comes of the option {name} that is {value!r}", found, expected
+
+
+def _rows_named() -> Iterator[Asked]:
+    """Yield texts for characters and addresses, of which one stands for none, and others are there twice."""
+    for of, (first, second, bad) in {"CHAR": ("a", "b", "ab"), "IPv4": ("10.0.0.1", "10.0.0.2", "10")}.items():
+        for place in range(4):
+            values = [first, first, second]
+            values.insert(place, bad)
+            yield (
+                f"which row of {values} a column of {of} refuses",
+                functools.partial(_refused_row, of, values),
+                [place],
+            )
+
+
+def _refused_row(of: str, values: Sequence[str]) -> list[int]:
+    storage = MemoryStorage()
+    new_table(storage, PATH, {"ts": "TIMESTAMP", "v": of})
+    with suppress(UncommittedError), _opened(storage) as writer:
+        try:
+            writer.write(pa.table({"ts": pa.array(range(4), pa.timestamp("us", "UTC")), "v": values}))
+        except RowsRejectedError as error:
+            return [row for row in range(4) if f"row {row}:" in str(error)]
+    return []
 
 
 def _with_option(name: str, value: object) -> Any:

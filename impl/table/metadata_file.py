@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterator
 
 import msgspec
 
@@ -26,6 +27,8 @@ MINOR_FORMAT_VERSION = 1
 CHECKSUM_OF_COLUMN = 37
 CHECKSUM_OF_VERSION = 13
 CHECKSUM_IN_PLACE_OF_ZERO = 64_199
+VERSIONS_BEFORE_A_RESET = range(1, 4096)
+"""So few that no checksum of up to 300 columns fits another number of columns that differs in one bit."""
 U32_MAX = (1 << 32) - 1
 FILE_STEP_BYTES = 4096
 DROPPED = -TypeTag.INT
@@ -209,12 +212,19 @@ def _check_header(header: layout.MetaHeader, size_bytes: int, file: str) -> None
 def _check_minor_format(header: layout.MetaHeader, at: RecordPosition) -> None:
     """Reject another number of columns than was written: with fewer, the next records would pass for names."""
     count, version = header.column_count, header.metadata_version
-    expected, found = _checksum(count, version), layout.MINOR_FORMAT_CHECKSUM.get(header.minor_format)
+    found = layout.MINOR_FORMAT_CHECKSUM.get(header.minor_format)
     # Old releases write no minor version, and no checksum.
-    if layout.MINOR_FORMAT_VERSION.get(header.minor_format) and found != expected:
-        raise at.corrupt(
-            "minor_format", f"the checksum {expected} of {count} columns, METADATA_VERSION {version}", found
-        )
+    if layout.MINOR_FORMAT_VERSION.get(header.minor_format) and found not in _checksums(count, version):
+        expected = f"the checksum {_checksum(count, version)} of {count} columns, METADATA_VERSION {version}"
+        raise at.corrupt("minor_format", expected, found)
+
+
+def _checksums(column_count: int, metadata_version: int) -> Iterator[int]:
+    """Yield what servers store as the checksum in MINOR_FORMAT."""
+    yield _checksum(column_count, metadata_version)
+    if not metadata_version:
+        # SET TYPE WAL and REBASE WAL store METADATA_VERSION 0, and leave the checksum of the version before.
+        yield from (_checksum(column_count, version) for version in VERSIONS_BEFORE_A_RESET)
 
 
 def _checksum(column_count: int, metadata_version: int) -> int:

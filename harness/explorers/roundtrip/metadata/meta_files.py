@@ -34,6 +34,9 @@ USUAL_CAPACITY = 256
 """Of a column that has no symbols."""
 COLUMNS_MANY = 1_800
 """So many that their checksum has more than 16 bits before it is folded."""
+CHECKSUM_OF_ZERO = (1 << 16) - 1337
+VERSIONS_MAX = 1 << 12
+"""Of these, a version that was set back to 0 was one."""
 COLUMN_COUNT_MAX, FILE_BYTES_MAX = 100_000, 16 << 20
 HIGH, LOW = range(0xD800, 0xDC00), range(0xDC00, 0xE000)
 """A unit of the first must be before one of the second, and no other may be."""
@@ -161,8 +164,7 @@ def _judged(file: MetaFile) -> dict[str, Any] | Rejection:
         return CorruptError, "COLUMN_COUNT", COUNT_AT
     if count > COLUMN_COUNT_MAX:
         return UnsupportedError, "COLUMN_COUNT", COUNT_AT
-    checksum, minor = _minor_format(content)
-    if minor and checksum != checksum_of(content):
+    if not _is_count_right(content, count):
         return CorruptError, "MINOR_FORMAT", MINOR_FORMAT_AT
     if not 0 <= partition_by <= LAST_INTERVAL:
         return CorruptError, "PARTITION_BY", PARTITION_BY_AT
@@ -193,7 +195,19 @@ def checksum_of(content: bytes) -> int:
     """Return the checksum of the number of columns and the version of the metadata."""
     (count,), (low, high) = struct.unpack_from("<I", content), struct.unpack_from("<2I", content, VERSION_AT)
     first, second = divmod((37 * count + 13 * (low ^ high)) % (1 << 32), 1 << 16)
-    return first ^ second or (1 << 16) - 1337
+    return first ^ second or CHECKSUM_OF_ZERO
+
+
+def _is_count_right(content: bytes, count: int) -> bool:
+    """Whether the checksum fits; a version that was set back to 0 has that of another one, which is solved for."""
+    checksum, minor = _minor_format(content)
+    if not minor or checksum == checksum_of(content):
+        return True
+    if any(content[VERSION_AT:WAL_AT]):
+        return False
+    folded = [checksum, 0] if checksum == CHECKSUM_OF_ZERO else [checksum]
+    sums = ((high << 16 | high ^ low) - 37 * count for high, low in itertools.product(range(1 << 7), folded))
+    return any(of_version % 13 == 0 and 0 < of_version // 13 < VERSIONS_MAX for of_version in sums)
 
 
 def _minor_format(content: bytes) -> tuple[int, int]:
@@ -280,6 +294,11 @@ def _changed(file: _Sound) -> Iterator[MetaFile]:
             words, stored = f"{other.name}, and the checksum {said}", struct.pack("<H", said)
             yield MetaFile(words, overwritten(other.content, MINOR_FORMAT_AT, stored))
         yield other
+    set_back = overwritten(content, VERSION_AT, bytes(8))
+    for before in (1, 2, VERSIONS_MAX - 1, VERSIONS_MAX, _version_of_zero(count)):
+        of_before = checksum_of(overwritten(content, VERSION_AT, struct.pack("<q", before)))
+        stored = overwritten(set_back, MINOR_FORMAT_AT, struct.pack("<H", of_before))
+        yield MetaFile(f"{name}, METADATA_VERSION was set back from {before}", stored)
     checksum, minor = _minor_format(content)
     for low, high in ((0, 0), (checksum, minor + 1), (checksum ^ 1, minor), (checksum ^ 1 << 15, minor), (checksum, 0)):
         yield changed("MINOR_FORMAT", MINOR_FORMAT_AT, high << 16 | low, "<I")

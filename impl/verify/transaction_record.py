@@ -45,28 +45,34 @@ def check_record(
     transaction: Transaction, metadata: TableMetadata | None, times: Mapping[int, PartitionTimes]
 ) -> Iterator[Problem]:
     """Yield what is wrong with the record; `times` are those of sound partitions, by their start in `_txn`."""
-    yield from _check_lag(transaction, has_wal=metadata is not None and metadata.has_wal)
+    if not has_right_lag_checksum(transaction.record, metadata):
+        expected = f"{lag_checksum(transaction.record)}, of the lag fields, TXN and SEQ_TXN"
+        yield _at(transaction).problem("lag_checksum", expected, transaction.record.lag_checksum)
     if metadata is None or metadata.timestamp_id >= 0:
         # Servers leave the first time of a table without intervals as it was when the table was new.
         has_first = metadata is None or metadata.partition_by is not PartitionBy.NONE
         yield from _check_times(transaction, times, has_first=has_first)
 
 
-def _check_lag(transaction: Transaction, *, has_wal: bool) -> Iterator[Problem]:
-    record = transaction.record
-    if record.lag_checksum not in _lag_checksums(record, has_wal=has_wal):
-        expected = f"{lag_checksum(record)}, of the lag fields, TXN and SEQ_TXN"
-        yield _at(transaction).problem("lag_checksum", expected, record.lag_checksum)
+def has_right_lag_checksum(record: TransactionRecord, metadata: TableMetadata | None) -> bool:
+    """Whether a server may have stored the checksum with the record."""
+    return record.lag_checksum in _lag_checksums(record, has_wal=metadata is not None and metadata.has_wal)
 
 
 def _lag_checksums(record: TransactionRecord, *, has_wal: bool) -> Iterator[int]:
     """Yield what servers store as the checksum."""
     yield lag_checksum(record)
+    if record.lag_txn_count < 0:
+        # Servers that store a whole record count without the sign, which says that the lag is unordered.
+        yield lag_checksum(record.changed(lag_txn_count=-record.lag_txn_count))
     if any(getattr(record, name) != value for name, value in NO_LAG.items()):
         return
     if not record.transient_row_count and not record.fixed_row_count and not record.lag_txn_count:
         # TRUNCATE leaves the one of a new table.
         yield lag_checksum(record.changed(txn=0, seq_txn=0))
+    if record.lag_txn_count in (0, -1):
+        # A table that was restored from a checkpoint has none until its next commit.
+        yield 0
     if record.lag_txn_count == -(record.lag_checksum < 0):
         # A server that takes the lag back, or changes whether there is a write-ahead log, counts without SEQ_TXN, and
         # stores the checksum as 8 bytes, so that its sign is in LAG_TXN_COUNT.

@@ -59,9 +59,14 @@ from tornproof.impl.repair.repair import repair_table
 from tornproof.impl.table.partition import PM_FILE, ResolvedPartition, check_data_size
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.txn.transaction import TXN_FILE
-from tornproof.impl.txn.write import lag_checksum
 from tornproof.impl.verify.pages import ChunkFilter, filter_of
-from tornproof.impl.verify.transaction_record import PartitionTimes, check_record, end_partitions, parquet_times
+from tornproof.impl.verify.transaction_record import (
+    PartitionTimes,
+    check_record,
+    end_partitions,
+    has_right_lag_checksum,
+    parquet_times,
+)
 from tornproof.impl.verify.verify import Counts, check_thrift_footer, verify_partition, verify_resolved, verify_table
 
 CRAFTED_PARTITIONS_MAX = 3
@@ -591,7 +596,8 @@ class Judge:
             return Outcome.HARMLESS if wrong is None else Outcome.REJECTED
         # Equal keys and records give equal answers.
         record = transaction.record
-        key = *key, record.min_timestamp, record.max_timestamp, lag_checksum(record) == record.lag_checksum
+        is_right = has_right_lag_checksum(record, self.snapshot.table.metadata)
+        key = *key, record.min_timestamp, record.max_timestamp, is_right
         if key not in self._whole:
             outcome = self._judge_table(damaged, False)
             outcome = self._judge_reader(damaged) if outcome is Outcome.REJECTED else outcome

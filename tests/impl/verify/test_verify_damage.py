@@ -291,6 +291,26 @@ def test_checksums_that_servers_leave_without_a_lag_are_no_problem(questdb_data:
         assert checksum not in _lag_checksums(taken_back, has_wal=False)
 
 
+def test_a_row_that_is_inserted_after_the_log_was_taken_from_a_table_leaves_it_sound(questdb_data: Path) -> None:
+    """The sign of the checksum became a lag of -1 transactions, whose checksum a server counts as that of 1."""
+    table = "tables/9.4.2/nonwal/table"
+    _, record = record_of(questdb_data, table)
+    unordered = record.changed(lag_txn_count=-1)
+    assert seen_of_record(questdb_data, unordered.changed(lag_checksum=lag_checksum(unordered)), table) == []
+    checksum = lag_checksum(record.changed(lag_txn_count=1))
+    assert seen_of_record(questdb_data, unordered.changed(lag_checksum=checksum), table) == []
+    flipped_sequence = unordered.changed(lag_checksum=checksum, seq_txn=record.seq_txn ^ 1)
+    assert seen_of_record(questdb_data, flipped_sequence, table) == ["LAG_CHECKSUM"]
+
+
+def test_a_table_that_was_restored_from_a_checkpoint_is_sound_without_a_checksum_of_its_lag(questdb_data: Path) -> None:
+    """It was damage until its next commit, because a checkpoint leaves the checksum out."""
+    _, record = record_of(questdb_data)
+    restored = record.changed(lag_checksum=0)
+    assert seen_of_record(questdb_data, restored) == []
+    assert seen_of_record(questdb_data, restored.changed(lag_row_count=1)) == ["LAG_CHECKSUM"]
+
+
 def test_native_rows_that_a_flipped_bit_hides_are_missed(questdb_data: Path) -> None:
     _, record = record_of(questdb_data, "tables/9.4.2/nonwal/table")
     assert record.transient_row_count == 1

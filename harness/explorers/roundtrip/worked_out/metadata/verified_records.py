@@ -14,6 +14,7 @@ from tornproof.harness.explorers.roundtrip.metadata.transaction_files import (
     NO_TIMES,
     RECORD,
     RECORD_NAMES,
+    TransactionFile,
     of_entries,
     with_lag_checksum,
 )
@@ -42,10 +43,23 @@ def verified_records() -> Iterator[Question]:
         yield Question("records", words, functools.partial(_named, name, step), [field])
     yield Question("records", "what is wrong with the record of a table with rows", lambda: _named("txn", 0), [])
     of_new = with_lag_checksum({**dict.fromkeys(RECORD_NAMES, 0), **NO_ROWS})["lag_checksum"]
+    unordered = {"lag_row_count": 2, "lag_min_timestamp": 5, "lag_max_timestamp": 7, "lag_txn_count": -3}
+    of_ordered = _of_empty({**unordered, "lag_txn_count": 3}).numbers()["lag_checksum"]
+    of_single = _of_empty({"lag_txn_count": 1}).numbers()["lag_checksum"]
     empty: dict[str, tuple[Mapping[str, int], list[str]]] = {
         "is empty": ({}, []),
         "was emptied, with the checksum of a new one": ({"lag_checksum": of_new}, []),
         "has another checksum": ({"lag_checksum": of_new + 1}, ["LAG_CHECKSUM"]),
+        "has an unordered lag": (unordered, []),
+        "has an unordered lag, with the checksum of an ordered one": ({**unordered, "lag_checksum": of_ordered}, []),
+        "has an ordered lag, with the checksum of an unordered one": (
+            {**unordered, "lag_txn_count": 3, "lag_checksum": _of_empty(unordered).numbers()["lag_checksum"]},
+            ["LAG_CHECKSUM"],
+        ),
+        "has only the sign of a lag": ({"lag_txn_count": -1, "lag_checksum": of_single}, []),
+        "was restored from a checkpoint": ({"lag_checksum": 0}, []),
+        "was restored from a checkpoint with the sign of a lag": ({"lag_checksum": 0, "lag_txn_count": -1}, []),
+        "has an unordered lag and no checksum": ({**unordered, "lag_checksum": 0}, ["LAG_CHECKSUM"]),
         "has a first time": ({"min_timestamp": 0}, ["MIN_TIMESTAMP"]),
         "has a last time": ({"max_timestamp": 0}, ["MAX_TIMESTAMP"]),
     }
@@ -90,8 +104,11 @@ def _named(name: str, step: int) -> list[str]:
 
 
 def _named_of_empty(record: Mapping[str, int]) -> list[str]:
-    made = of_entries([], **{**NO_ROWS, "seq_txn": 3, **record}).content()
-    return _fields(DiskImage.of_files({f"{PATH}/{TXN_FILE}": made}))
+    return _fields(DiskImage.of_files({f"{PATH}/{TXN_FILE}": _of_empty(record).content()}))
+
+
+def _of_empty(record: Mapping[str, int]) -> TransactionFile:
+    return of_entries([], **{**NO_ROWS, "seq_txn": 3, **record})
 
 
 def _fields(image: DiskImage) -> list[str]:

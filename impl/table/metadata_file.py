@@ -39,6 +39,8 @@ SYMBOL_CAPACITY = 256
 """The server's default."""
 INDEX_BLOCK_CAPACITY = 256
 """The same, for an index that a SYMBOL column may get later."""
+INDEX_BLOCK_CAPACITY_MIN = 2
+"""The least that servers take."""
 
 
 class PartitionBy(enum.IntEnum):
@@ -111,15 +113,17 @@ def decode_metadata_file(data: Buffer, *, file: str) -> TableMetadata:
     slot_of: dict[int, int] = {}
     for index, (record, name) in enumerate(zip(records, names, strict=True)):
         _check_type(index, record, file)
+        _check_index(index, record, file)
         # A column whose type was changed is a new column at the old one's position.
         slot_of[index] = slot_of.get(record.replacing_index - 1, len(slots))
         if slot_of[index] == len(slots):
             slots.append(None)
         if record.type >= 0:
             _check_free(slots[slot_of[index]], index, record, file)
-            if name in seen:
+            # Servers find columns by their names in lower case.
+            if name.lower() in seen:
                 raise CorruptError(file, f"name of column {index}", None, "a name of its own", repr(name))
-            seen.add(name)
+            seen.add(name.lower())
             slots[slot_of[index]] = _column(index, name, record)
     _check_timestamp(header, records, file)
     _check_keys([column for column in slots if column is not None], header, file)
@@ -175,7 +179,7 @@ def _column(index: int, name: str, record: layout.MetaColumn) -> TableColumn:
         name=name,
         type=record.type,
         is_dedup_key=bool(layout.DEDUP_KEY.get(record.flags)),
-        is_indexed=bool(layout.INDEXED.get(record.flags)) and is_symbol,
+        is_indexed=bool(layout.INDEXED.get(record.flags)),
         symbol_capacity=record.symbol_capacity if is_symbol else SYMBOL_CAPACITY,
     )
 
@@ -200,6 +204,8 @@ def _check_header(header: layout.MetaHeader, size_bytes: int, file: str) -> None
         raise at.corrupt("column_count", f"1 to {room}, the columns that fit into the file", header.column_count)
     if header.column_count > COLUMN_COUNT_LIMIT:
         raise at.unsupported("column_count", f"at most {COLUMN_COUNT_LIMIT} columns", header.column_count)
+    if header.format_version != FORMAT_VERSION:
+        raise at.unsupported("format_version", FORMAT_VERSION, header.format_version)
     _check_minor_format(header, at)
     if header.partition_by not in set(PartitionBy):
         raise at.corrupt("partition_by", f"{min(PartitionBy)} to {max(PartitionBy)}", header.partition_by)
@@ -239,6 +245,18 @@ def _check_type(index: int, record: layout.MetaColumn, file: str) -> None:
     if TAG.get(abs(record.type)) not in TAGS:
         expected = f"a type, or minus that of a dropped column, with a tag from {TAGS[0]} to {TAGS[-1]}"
         raise _at(index, file).corrupt("type", expected, record.type)
+
+
+def _check_index(index: int, record: layout.MetaColumn, file: str) -> None:
+    """Reject an index that no server opens the table with, that of a dropped column included."""
+    if not layout.INDEXED.get(record.flags):
+        return
+    if tag_of(abs(record.type)) is not TypeTag.SYMBOL:
+        expected = f"no index, which only a column of type {TypeTag.SYMBOL.name} has"
+        raise _at(index, file).corrupt("flags", expected, "INDEXED")
+    if record.index_block_capacity < INDEX_BLOCK_CAPACITY_MIN:
+        expected = f"at least {INDEX_BLOCK_CAPACITY_MIN}, as the column has an index"
+        raise _at(index, file).corrupt("index_block_capacity", expected, record.index_block_capacity)
 
 
 def _check_free(taken: TableColumn | None, index: int, record: layout.MetaColumn, file: str) -> None:

@@ -27,7 +27,7 @@ from tornproof.impl.pm.encode import FooterFacts, NewRowGroup, encode_file
 from tornproof.impl.pm.footer_comparison import encodings_mask
 from tornproof.impl.pm.header import FileHeader, encode_header
 from tornproof.impl.table.column_versions import NEW_FILE_BYTES
-from tornproof.impl.table.metadata_file import PartitionBy, encode_name
+from tornproof.impl.table.metadata_file import FORMAT_VERSION, PartitionBy, encode_name
 from tornproof.impl.txn.transaction import I64_MAX, I64_MIN
 from tornproof.impl.txn.write import lag_checksum
 from tornproof.impl.types.questdb import DESIGNATED, TypeTag
@@ -194,7 +194,7 @@ def beside(types: Mapping[str, int]) -> dict[str, bytes]:
 
 def meta(types: Mapping[str, int]) -> bytes:
     """Return a `_meta` of a table by day with these columns, the designated timestamp first."""
-    header = zeroed(meta_layout.MetaHeader, column_count=len(types))
+    header = zeroed(meta_layout.MetaHeader, column_count=len(types), format_version=FORMAT_VERSION)
     records = [zeroed(meta_layout.MetaColumn, type=type_).pack() for type_ in types.values()]
     names = [
         meta_layout.NameLength(code_unit_count=len(encoded) // 2).pack() + encoded

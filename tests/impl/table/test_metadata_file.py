@@ -16,6 +16,7 @@ from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table import metadata_file
 from tornproof.impl.table.metadata_file import (
     COLUMN_COUNT_LIMIT,
+    FORMAT_VERSION,
     META_LIMIT_BYTES,
     PartitionBy,
     TableColumn,
@@ -46,6 +47,7 @@ def meta_file(
         column_count=len(columns),
         partition_by=partition_by,
         timestamp_index=timestamp_index,
+        format_version=FORMAT_VERSION,
         table_id=1,
         wal_enabled=1,
     )
@@ -237,7 +239,7 @@ def test_every_flipped_bit_of_a_real_file_decodes_or_is_rejected(questdb_data: P
     for damaged in each_flipped(content):
         try:
             assert decode(damaged).columns
-        except CorruptError:
+        except (CorruptError, UnsupportedError):
             rejected_count += 1
     assert 0 < rejected_count < 8 * len(content)
 
@@ -261,8 +263,31 @@ def test_a_file_is_read_whole_and_one_that_is_too_large_is_not_read_at_all(tmp_p
 def test_two_live_columns_of_one_name_are_rejected_and_a_dropped_one_may_have_it() -> None:
     assert names_and_ids(decode(meta_file(("a", LIVE), ("b", LIVE)))) == [("a", 0), ("b", 1)]
     assert names_and_ids(decode(meta_file(("a", DROPPED), ("a", LIVE)))) == [("a", 1)]
-    problem = rejected(meta_file(("a", LIVE), ("b", LIVE), ("a", LIVE)))
-    assert (problem.field, problem.expected, problem.actual) == ("name of column 2", "a name of its own", "'a'")
+    for name in ("a", "A"):
+        problem = rejected(meta_file((name, LIVE), ("b", LIVE), ("a", LIVE)))
+        assert (problem.field, problem.expected, problem.actual) == ("name of column 2", "a name of its own", "'a'")
+
+
+@pytest.mark.parametrize("version", [0, FORMAT_VERSION - 1, FORMAT_VERSION + 1, FORMAT_VERSION ^ 1 << 30])
+def test_a_file_of_another_format_is_unsupported(version: int) -> None:
+    """It was read as one of the known format, which no server does."""
+    content = bytearray(meta_file(("a", LIVE)))
+    struct.pack_into("<i", content, HEADER.offset_of("format_version"), version)
+    problem = rejection(lambda: decode(bytes(content)), UnsupportedError)
+    assert (problem.field, problem.expected, problem.actual) == ("FORMAT_VERSION", "426", str(version))
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_only_a_symbol_has_an_index_also_if_it_was_dropped(sign: int) -> None:
+    """An index of another column was ignored, although no server opens such a table."""
+    symbol = LIVE.changed(type=sign * TypeTag.SYMBOL, flags=layout.INDEXED.put(0, 1), index_block_capacity=2)
+    assert len(decode(meta_file(("a", LIVE), ("s", symbol))).columns) == 1 + (sign > 0)
+    problem = rejected(meta_file(("a", LIVE), ("s", symbol.changed(type=sign * TypeTag.LONG))))
+    assert (problem.field, problem.actual) == ("FLAGS of column 1", "INDEXED")
+    for capacity in (1, 0, -1):
+        problem = rejected(meta_file(("a", LIVE), ("s", symbol.changed(index_block_capacity=capacity))))
+        assert (problem.field, problem.actual) == ("INDEX_BLOCK_CAPACITY of column 1", str(capacity))
+    assert decode(meta_file(("s", symbol.changed(flags=0, index_block_capacity=0)), ("a", LIVE))).columns
 
 
 def test_more_columns_than_the_limit_are_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,8 +22,9 @@ from tornproof.impl.table.metadata_file import TableMetadata, read_metadata_file
 PROPERTY = "`_meta` is read as what its bytes say, and rejected where it breaks a rule"
 FILE, PATH = "_meta", "table/_meta"
 HEADER, COLUMN, LENGTH = struct.Struct("<6i2qBii79x"), struct.Struct("<iqii4xi4x"), struct.Struct("<i")
-COUNT_AT, PARTITION_BY_AT, TIMESTAMP_AT, VERSION_AT, WAL_AT, MINOR_FORMAT_AT = 0, 4, 8, 32, 40, 41
-TYPE_AT, FLAGS_AT, CAPACITY_AT, REPLACING_AT = 0, 4, 16, 24
+COUNT_AT, PARTITION_BY_AT, TIMESTAMP_AT, FORMAT_AT, VERSION_AT, WAL_AT, MINOR_FORMAT_AT = 0, 4, 8, 12, 32, 40, 41
+TYPE_AT, FLAGS_AT, BLOCK_AT, CAPACITY_AT, REPLACING_AT = 0, 4, 12, 16, 24
+FORMAT = 426
 DAY, NO_INTERVAL, LAST_INTERVAL = 0, 3, 5
 VERSION = 3
 """Of the metadata of a sound file."""
@@ -83,7 +84,7 @@ TABLES: dict[str, tuple[int, tuple[Record, ...]]] = {
         (
             Record("time", TIMESTAMP, 1 << DEDUP_KEY),
             Record("symbol", SYMBOL, 1 << INDEXED | 1 << DEDUP_KEY, capacity=64),
-            Record("größe 🌡", LONG, 1 << INDEXED),
+            Record("größe 🌡", LONG),
         ),
     ),
     "a time in nanoseconds": (1, (Record("a", LONG), Record("b", TIMESTAMP | NANOSECONDS), Record("c", TIMESTAMP))),
@@ -91,7 +92,13 @@ TABLES: dict[str, tuple[int, tuple[Record, ...]]] = {
     "no time": (-1, (Record("a", TIMESTAMP | NANOSECONDS), Record("b", SYMBOL))),
     "columns that were dropped and added again": (
         1,
-        (Record("a", -LONG), Record("time", TIMESTAMP), Record("a", -SYMBOL), Record("a", LONG), Record("b", -1)),
+        (
+            Record("a", -LONG),
+            Record("time", TIMESTAMP),
+            Record("a", -SYMBOL, 1 << INDEXED),
+            Record("a", LONG),
+            Record("b", -1),
+        ),
     ),
     "columns whose types were changed": (
         0,
@@ -130,6 +137,7 @@ def failed_controls() -> Iterator[str]:
         ),
         ("every timestamp is taken", f"{module}:_check_timestamp", lambda *_: None, "because of TIMESTAMP_INDEX"),
         ("every type is taken", f"{module}:_check_type", lambda *_: None, "because of TYPE"),
+        ("every index is taken", f"{module}:_check_index", lambda *_: None, "because of FLAGS"),
         ("every position is free", f"{module}:_check_free", lambda *_: None, "because of REPLACING_INDEX"),
         ("symbols have one capacity", f"{module}:SYMBOL_CAPACITY", USUAL_CAPACITY + 1, "columns is"),
         ("files may have any size", f"{module}:META_LIMIT_BYTES", FILE_BYTES_MAX + 1, "because of size"),
@@ -164,6 +172,8 @@ def _judged(file: MetaFile) -> dict[str, Any] | Rejection:
         return CorruptError, "COLUMN_COUNT", COUNT_AT
     if count > COLUMN_COUNT_MAX:
         return UnsupportedError, "COLUMN_COUNT", COUNT_AT
+    if content[FORMAT_AT : FORMAT_AT + 4] != struct.pack("<i", FORMAT):
+        return UnsupportedError, "FORMAT_VERSION", FORMAT_AT
     if not _is_count_right(content, count):
         return CorruptError, "MINOR_FORMAT", MINOR_FORMAT_AT
     if not 0 <= partition_by <= LAST_INTERVAL:
@@ -243,18 +253,22 @@ def _columns(content: bytes, names: Sequence[str]) -> list[tuple[Any, ...]] | Re
     places, taken = list[int](), dict[int, tuple[Any, ...]]()
     for number, name in enumerate(names):
         at = HEADER.size + number * COLUMN.size
-        of, flags, _, capacity, replacing = COLUMN.unpack_from(content, at)
+        of, flags, block, capacity, replacing = COLUMN.unpack_from(content, at)
         if not FIRST_TAG <= abs(of) % 256 <= LAST_TAG:
             return CorruptError, f"TYPE of column {number}", at + TYPE_AT
+        is_symbol, is_indexed = abs(of) % 256 == SYMBOL, flags >> INDEXED & 1 == 1
+        if is_indexed and not is_symbol:
+            return CorruptError, f"FLAGS of column {number}", at + FLAGS_AT
+        if is_indexed and block < 2:
+            return CorruptError, f"INDEX_BLOCK_CAPACITY of column {number}", at + BLOCK_AT
         places.append(places[replacing - 1] if 1 <= replacing <= number else number)
         if of < 0:
             continue
         if places[number] in taken:
             return CorruptError, f"REPLACING_INDEX of column {number}", at + REPLACING_AT
-        if name in [other for _, other, *_ in taken.values()]:
+        if name.lower() in [other.lower() for _, other, *_ in taken.values()]:
             return CorruptError, f"name of column {number}", None
-        is_symbol = of & 0xFF == SYMBOL
-        is_key, is_indexed = bool(flags >> DEDUP_KEY & 1), is_symbol and bool(flags >> INDEXED & 1)
+        is_key = bool(flags >> DEDUP_KEY & 1)
         taken[places[number]] = number, name, of, is_key, is_indexed, capacity if is_symbol else USUAL_CAPACITY
     return [taken[place] for place in sorted(taken)]
 
@@ -262,7 +276,7 @@ def _columns(content: bytes, names: Sequence[str]) -> list[tuple[Any, ...]] | Re
 def _content(name: str, minor: int) -> _Sound:
     """Return a sound file of a minor version, of which the first has no checksum; what is behind belongs to nobody."""
     timestamp, columns = TABLES[name]
-    interval, settings = DAY if timestamp >= 0 else NO_INTERVAL, (426, 7, 500_000, 600_000_000)
+    interval, settings = DAY if timestamp >= 0 else NO_INTERVAL, (FORMAT, 7, 500_000, 600_000_000)
     found = HEADER.pack(len(columns), interval, timestamp, *settings, VERSION, 1, 0, 0)
     if minor:
         found = overwritten(found, MINOR_FORMAT_AT, struct.pack("<2H", checksum_of(found), minor))
@@ -288,6 +302,8 @@ def _changed(file: _Sound) -> Iterator[MetaFile]:
         yield changed("PARTITION_BY", PARTITION_BY_AT, number)
     for number in (-2, *range(-1, count + 1), LEAST):
         yield changed("TIMESTAMP_INDEX", TIMESTAMP_AT, number)
+    for number in (0, FORMAT - 1, FORMAT + 1, FORMAT | 1 << 16, LEAST):
+        yield changed("FORMAT_VERSION", FORMAT_AT, number)
     for number in (-1, VERSION - 1, VERSION + 1, VERSION + (1 << 16), _version_of_zero(count), 1 << 40, (1 << 63) - 1):
         other = changed("METADATA_VERSION", VERSION_AT, number, "<q")
         for said in (0, number % (1 << 16), checksum_of(other.content)):
@@ -315,6 +331,8 @@ def _changed(file: _Sound) -> Iterator[MetaFile]:
             yield changed(f"FLAGS of {column}", at + FLAGS_AT, columns[column].flags ^ 1 << bit, "<Q")
         for number in (-1, *range(count + 2), LEAST):
             yield changed(f"REPLACING_INDEX of {column}", at + REPLACING_AT, number)
+        for number in (LEAST, -1, 0, 1, 2, MOST):
+            yield changed(f"INDEX_BLOCK_CAPACITY of {column}", at + BLOCK_AT, number)
         for number in (-1, 0, 1, MOST):
             yield changed(f"SYMBOL_CAPACITY of {column}", at + CAPACITY_AT, number)
     at = HEADER.size + count * COLUMN.size
@@ -324,7 +342,7 @@ def _changed(file: _Sound) -> Iterator[MetaFile]:
         for number in sorted({LEAST, -1, 0, units - 1, units + 1, room, room + 1, MOST} - {units}):
             yield changed(f"CODE_UNIT_COUNT of {column}", at, number)
         for place in range(units):
-            for number in (0, 0x61, HIGH[0], HIGH[-1], LOW[0], LOW[-1], LOW[-1] + 1):
+            for number in (0, 0x41, 0x61, HIGH[0], HIGH[-1], LOW[0], LOW[-1], LOW[-1] + 1):
                 yield changed(f"unit {place} of name {column}", at + LENGTH.size + 2 * place, number, "<H")
         at += LENGTH.size + 2 * units
 

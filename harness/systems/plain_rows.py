@@ -13,6 +13,14 @@ from tornproof.impl.read.reader import Snapshot
 from tornproof.impl.types.questdb import TypeTag, tag_of
 
 Values: TypeAlias = tuple[Any, ...]
+_LEAST_BYTES = (1 << 63).to_bytes(8, "little")
+_IN_PLACE_OF_NULL: dict[TypeTag | None, Any] = {
+    **dict.fromkeys((TypeTag.GEOBYTE, TypeTag.GEOSHORT, TypeTag.GEOINT, TypeTag.GEOLONG), -1),
+    **dict.fromkeys((TypeTag.LONG, TypeTag.DATE, TypeTag.TIMESTAMP), -(1 << 63)),
+    **dict.fromkeys((TypeTag.FLOAT, TypeTag.DOUBLE), "nan"),
+    **{TypeTag.INT: -(1 << 31), TypeTag.IPV4: 0},
+    **{TypeTag.LONG128: _LEAST_BYTES * 2, TypeTag.LONG256: _LEAST_BYTES * 4, TypeTag.UUID: _LEAST_BYTES[::-1] * 2},
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +59,14 @@ class RowShape:
         return int(values[self.timestamp])
 
     def keys_of(self, values: Values) -> Values | None:
-        """Return the deduplication keys of a row beside its time, None in a table without deduplication."""
-        return tuple(values[index] for index in self.keys) if self.has_keys else None
+        """Return the deduplication keys of a row beside its time, None in a table without deduplication.
+
+        The value that a server keeps in place of null is null.
+        """
+        if not self.has_keys:
+            return None
+        keys = ((values[index], _IN_PLACE_OF_NULL.get(self.tag_of(index))) for index in self.keys)
+        return tuple(None if key == null else key for key, null in keys)
 
 
 def plain_rows(rows: pa.Table | pa.RecordBatch) -> Iterator[Values]:

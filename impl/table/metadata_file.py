@@ -79,6 +79,12 @@ class TableMetadata(msgspec.Struct, frozen=True, kw_only=True):
         """Whether partition timestamps count nanoseconds, and not microseconds."""
         return any(column.id == self.timestamp_id and NANOSECOND.get(column.type) for column in self.columns)
 
+    @property
+    def keys(self) -> dict[str, int]:
+        """The types of the deduplication keys by name, the designated timestamp first; empty without deduplication."""
+        first = sorted(self.columns, key=lambda column: column.id != self.timestamp_id)
+        return {column.name: column.type for column in first if column.is_dedup_key}
+
 
 def read_metadata_file(storage: ReadableStorage, path: str) -> TableMetadata:
     """Read and decode `_meta`; raises CorruptError, UnsupportedError and StorageError."""

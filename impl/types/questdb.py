@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import math
 
 import msgspec
 
@@ -101,6 +102,18 @@ GEOHASH_BITS = {
 """The geohash types, and the largest number of bits of each."""
 NEVER_NULL_TAGS = frozenset({TypeTag.BOOLEAN, TypeTag.BYTE, TypeTag.SHORT, TypeTag.CHAR})
 """Types whose rows without a value hold false or 0."""
+_LEAST = bytes(7) + b"\x80"
+NULL_VALUES: dict[TypeTag, int | float | bytes] = {
+    TypeTag.INT: -(1 << 31),
+    **dict.fromkeys((TypeTag.LONG, TypeTag.DATE, TypeTag.TIMESTAMP), -(1 << 63)),
+    **dict.fromkeys((TypeTag.FLOAT, TypeTag.DOUBLE), math.nan),
+    TypeTag.UUID: 2 * _LEAST[::-1],
+    TypeTag.LONG128: 2 * _LEAST,
+    TypeTag.LONG256: 4 * _LEAST,
+    TypeTag.IPV4: 0,
+    **dict.fromkeys(GEOHASH_BITS, -1),
+}
+"""What servers keep in place of null, in types of which it is a value too."""
 DECIMAL_DIGITS_MAX = {
     TypeTag.DECIMAL8: 2,
     TypeTag.DECIMAL16: 4,

@@ -6,7 +6,7 @@ Of rows with equal keys the last one written wins, at the position of the first 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -21,7 +21,7 @@ from tornproof.impl.pm.header import Column
 from tornproof.impl.table.metadata_file import TableColumn, TableMetadata
 from tornproof.impl.table.partition_names import interval_end, interval_start
 from tornproof.impl.txn.transaction import Partition
-from tornproof.impl.types.questdb import GEOHASH_BITS, GEOHASH_PRECISION, tag_of
+from tornproof.impl.types.questdb import GEOHASH_BITS, GEOHASH_PRECISION, NULL_VALUES, tag_of
 from tornproof.impl.types.texts import NumberText, number_text
 from tornproof.impl.write.merge_plan import Timestamps
 
@@ -100,20 +100,23 @@ def in_time_order(rows: pa.Table, timestamp_name: str) -> pa.Table:
     return _taken(rows, np.argsort(timestamps, kind="stable"))
 
 
-def without_duplicates(rows: pa.Table, keys: Sequence[str], *, old_count: int = 0) -> pa.Table:
+def without_duplicates(rows: pa.Table, keys: Mapping[str, int], *, old_count: int = 0) -> pa.Table:
     """Return one row for each key, the last one, at the position of the first; nulls count as equal.
 
-    The first `old_count` rows are in the table already: those with keys that no later row has stay, even if several
-    have them, because a server may have written them before the table had its keys.
+    `keys` are names and types. As in servers, values of fixed width are equal if all of their bits are, and null equals
+    the value that is kept in its place (docs/types.md). The first `old_count` rows are in the table already: those with
+    keys that no later row has stay, even if several have them, because a server may have written them before the table
+    had its keys.
     """
     for key in keys:
         _check_size(key, rows[key])
     positions = pa.array(np.arange(len(rows)))
     # A key may have any name.
     numbers = list(map(str, range(len(keys))))
+    values = [_comparable(rows[key], of) for key, of in keys.items()]
     try:
         groups = (
-            pa.Table.from_arrays([*(_comparable(rows[key]) for key in keys), positions], names=[*numbers, POSITION])
+            pa.Table.from_arrays([*values, positions], names=[*numbers, POSITION])
             .group_by(numbers, use_threads=False)
             .aggregate([(POSITION, "list")])
         )
@@ -336,9 +339,12 @@ def _check_size(name: str, column: pa.ChunkedArray) -> None:
     raise RowsRejectedError.at(name, None, expected, f"{column.nbytes:,}")
 
 
-def _comparable(column: pa.ChunkedArray) -> pa.Array:
+def _comparable(column: pa.ChunkedArray, column_type: int) -> pa.Array:
     values = column.combine_chunks()
-    return values.storage if isinstance(values, pa.ExtensionArray) else values
+    if isinstance(values, pa.ExtensionArray):
+        values = values.storage
+    tag = tag_of(column_type)
+    return values.fill_null(pa.scalar(NULL_VALUES[tag], values.type)) if tag in NULL_VALUES else values
 
 
 def _storage(of: pa.DataType) -> pa.DataType:

@@ -96,7 +96,7 @@ class PartitionChanger(msgspec.Struct, kw_only=True):
     columns: tuple[SnapshotColumn, ...]
     schema: pa.Schema
     timestamp: SnapshotColumn
-    keys: tuple[str, ...]
+    keys: Mapping[str, int]
     options: WriterOptions
     encode: RowGroupEncoder
     reader: ReaderProtocol
@@ -348,7 +348,6 @@ def changer_of(
     metadata = snapshot.table.metadata
     assert metadata is not None
     (timestamp,) = (column for column in snapshot.columns if column.id == metadata.timestamp_id)
-    keys = [column.name for column in metadata.columns if column.is_dedup_key]
     return PartitionChanger(
         storage=storage,
         name=snapshot.table.path.rpartition("/")[2],
@@ -356,7 +355,7 @@ def changer_of(
         columns=snapshot.columns,
         schema=snapshot.schema,
         timestamp=timestamp,
-        keys=(timestamp.name, *(name for name in keys if name != timestamp.name)) if keys else (),
+        keys=metadata.keys,
         options=options,
         encode=encode,
         reader=snapshot.reader,

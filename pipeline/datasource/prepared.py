@@ -52,9 +52,8 @@ def prepare(storage: Storage, table_path: str, rows: pa.Table, folder: str, *, o
     names = {column.id: column.name for column in metadata.columns}
     timestamp_name = names[metadata.timestamp_id]
     rows = conform(rows, snapshot.schema, timestamp_name, metadata.columns)
-    keys = [column.name for column in metadata.columns if column.is_dedup_key]
-    if keys:
-        rows = without_duplicates(rows, [timestamp_name, *(name for name in keys if name != timestamp_name)])
+    if metadata.keys:
+        rows = without_duplicates(rows, metadata.keys)
     symbols = dict(read_table_symbols(snapshot.table, snapshot.transaction))
     if overwrites:
         snapshot = replace(snapshot, transaction=replace(snapshot.transaction, partitions=()))

@@ -215,9 +215,8 @@ def adopt_merged(world: World, *, nth: int, count: int, grows: bool) -> None:
     with orderly("preparing a merged partition"):
         snapshot = world.files.snapshot(world.transaction)
         name, metadata = world.rows.shape.schema.names[world.rows.shape.timestamp], world.start.metadata
-        keys = [world.rows.shape.schema.names[each] for each in (world.rows.shape.timestamp, *world.rows.shape.keys)]
         fitting = conform(rows, world.rows.shape.schema, name)
-        fitting = without_duplicates(fitting, keys) if world.rows.shape.has_keys else fitting
+        fitting = without_duplicates(fitting, metadata.keys) if metadata.keys else fitting
         (portion,) = portions(in_time_order(fitting, name), name, metadata, world.transaction.partitions)
         symbols = read_table_symbols(world.files.table(), world.transaction)
         prepared = prepare_partition(world.process, snapshot, portion, path, world.options, symbols)

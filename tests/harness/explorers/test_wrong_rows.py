@@ -1,6 +1,6 @@
 """Every explorer detects a merge that loses a row for all readers alike, which only the model can tell."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -136,7 +136,7 @@ def test_rows_that_replace_others_are_those_of_the_model_and_the_first_of_a_key_
 
 
 def first_of_each_key(without_duplicates: Callable[..., pa.Table]) -> Callable[..., pa.Table]:
-    def backwards(rows: pa.Table, keys: Iterable[str], **_: int) -> pa.Table:
+    def backwards(rows: pa.Table, keys: Mapping[str, int], **_: int) -> pa.Table:
         kept = without_duplicates(rows.take(list(range(rows.num_rows))[::-1]), keys)
         return kept.take(list(range(kept.num_rows))[::-1])
 

@@ -412,25 +412,59 @@ def test_rows_of_one_time_keep_their_order() -> None:
 
 def test_last_row_of_a_key_stands_where_the_first_one_stood_and_nulls_are_equal() -> None:
     rows = pa.table({"k": [1, 2, None, 1, None], "j": ["a", "a", None, "a", None], "v": range(5)})
-    assert without_duplicates(rows, ["k", "j"])["v"].to_pylist() == [3, 1, 4]
-    assert without_duplicates(rows.slice(0, 3), ["k", "j"]).equals(rows.slice(0, 3))
+    keys = {"k": int(TypeTag.LONG), "j": int(TypeTag.VARCHAR)}
+    assert without_duplicates(rows, keys)["v"].to_pylist() == [3, 1, 4]
+    assert without_duplicates(rows.slice(0, 3), keys).equals(rows.slice(0, 3))
 
 
 def test_a_key_may_have_any_name() -> None:
     for name in (POSITION, f"{POSITION}_min", f"{POSITION}_max", "0"):
         rows = pa.table({name: [1, 2, 1], "v": range(3)})
-        assert without_duplicates(rows, [name])["v"].to_pylist() == [2, 1]
+        assert without_duplicates(rows, {name: TypeTag.LONG})["v"].to_pylist() == [2, 1]
 
 
 def test_keys_that_cannot_be_compared_are_rejected() -> None:
     with pytest.raises(RowsRejectedError, match="cannot be told apart by the keys a"):
-        without_duplicates(pa.table({"a": [[1.0], [1.0]]}), ["a"])
+        without_duplicates(pa.table({"a": [[1.0], [1.0]]}), {"a": TypeTag.ARRAY})
+
+
+@pytest.mark.parametrize(
+    ("of", "type_", "in_place"),
+    [
+        (TypeTag.INT, pa.int32(), -(1 << 31)),
+        (TypeTag.LONG, pa.int64(), -(1 << 63)),
+        (TypeTag.DATE, pa.timestamp("ms", "UTC"), -(1 << 63)),
+        (TypeTag.FLOAT, pa.float32(), math.nan),
+        (TypeTag.DOUBLE, pa.float64(), math.nan),
+        (TypeTag.IPV4, pa.uint32(), 0),
+        (TypeTag.GEOBYTE, pa.int8(), -1),
+        (TypeTag.LONG128, pa.binary(16), (bytes(7) + b"\x80") * 2),
+        (TypeTag.LONG256, pa.binary(32), (bytes(7) + b"\x80") * 4),
+    ],
+)
+def test_null_and_the_value_that_servers_keep_in_its_place_are_one_key(
+    of: TypeTag, type_: pa.DataType, in_place: object
+) -> None:
+    """They were two, so that a server found two rows of one key."""
+    null, value = pa.array([None], type_), pa.scalar(in_place, type_)
+    for keys in ([null, pa.array([value])], [pa.array([value]), null]):
+        rows = pa.table({"k": pa.chunked_array(keys), "v": range(2)})
+        kept = without_duplicates(rows, {"k": of})
+        assert (kept["v"].to_pylist(), kept["k"].null_count) == ([1], keys[1].null_count)
+    rows = pa.table({"k": pa.array([None, 0], pa.int16())})
+    assert without_duplicates(rows, {"k": TypeTag.SHORT}) is rows
+
+
+def test_keys_of_floats_are_equal_if_all_of_their_bits_are() -> None:
+    floats = [0.0, -0.0, math.nan, math.copysign(math.nan, -1), None, -0.0]
+    rows = pa.table({"k": pa.array(floats, pa.float64()), "v": range(6)})
+    assert without_duplicates(rows, {"k": TypeTag.DOUBLE})["v"].to_pylist() == [0, 5, 4, 3]
 
 
 def test_uuid_can_be_a_key() -> None:
     storage = pa.array([b"x" * 16, b"y" * 16, b"x" * 16], pa.binary(16))
     rows = pa.table({"u": pa.ExtensionArray.from_storage(pa.uuid(), storage), "v": range(3)})
-    assert without_duplicates(rows, ["u"])["v"].to_pylist() == [2, 1]
+    assert without_duplicates(rows, {"u": TypeTag.UUID})["v"].to_pylist() == [2, 1]
 
 
 def test_rows_fall_into_the_partitions_of_their_days() -> None:

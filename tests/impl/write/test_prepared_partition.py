@@ -70,8 +70,8 @@ def prepared(
     metadata = snapshot.table.metadata
     assert metadata is not None
     new = conform(new, snapshot.schema, "ts")
-    if any(column.is_dedup_key for column in metadata.columns):
-        new = without_duplicates(new, ["ts"])
+    if metadata.keys:
+        new = without_duplicates(new, metadata.keys)
     symbols = symbols or read_table_symbols(snapshot.table, snapshot.transaction)
     found = portions(in_time_order(new, "ts"), "ts", metadata, snapshot.transaction.partitions)
     return [

@@ -104,6 +104,7 @@ from tornproof.harness.explorers.roundtrip.worked_out.tables.new_tables import (
 )
 from tornproof.harness.explorers.roundtrip.worked_out.tables.other_partitions import other_partitions
 from tornproof.harness.explorers.roundtrip.worked_out.tables.reads import asked_in_words
+from tornproof.harness.explorers.roundtrip.worked_out.writing.equal_keys import equal_keys
 from tornproof.harness.explorers.roundtrip.worked_out.writing.later_keys import later_keys
 from tornproof.harness.explorers.roundtrip.worked_out.writing.published_files import (
     published_files,
@@ -167,6 +168,7 @@ def questions() -> tuple[Question, ...]:
         *unopened(),
         *unsupported(),
         *later_keys(),
+        *equal_keys(),
         *symbol_keys(),
         *dictionary_places(),
         *adopted_keys(),

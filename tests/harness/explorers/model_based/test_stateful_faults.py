@@ -4,7 +4,7 @@ import functools
 import itertools
 import pickle
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -71,7 +71,7 @@ def newest_rows_first(in_time_order: Callable[[pa.Table, str], pa.Table]) -> Cal
 
 
 def first_of_each_key(without_duplicates: Callable[..., pa.Table]) -> Callable[..., pa.Table]:
-    def backwards(rows: pa.Table, keys: Iterable[str], **_: int) -> pa.Table:
+    def backwards(rows: pa.Table, keys: Mapping[str, int], **_: int) -> pa.Table:
         kept = without_duplicates(rows.take(list(range(rows.num_rows))[::-1]), keys)
         return kept.take(list(range(kept.num_rows))[::-1])
 

@@ -7,6 +7,7 @@ changed (docs/format.md). They miss changes of a writer that does not update it;
 from __future__ import annotations
 
 import msgspec
+from msgspec.structs import replace
 
 from tornproof.impl.storage.interface import ReadableStorage
 from tornproof.impl.txn.transaction import Partition, Transaction, safe_read
@@ -16,7 +17,7 @@ class Reload(msgspec.Struct, frozen=True, kw_only=True):
     """The current committed version, and how its partitions differ from the last reload.
 
     `unchanged` may be kept open; `unannounced` are older partitions that changed, or are gone, without a change of the
-    version counters.
+    version counters, and the last one if anything but its row count changed so.
     """
 
     transaction: Transaction
@@ -60,8 +61,11 @@ def _unannounced(last: Transaction, now: Transaction) -> tuple[Partition, ...]:
     )
     if announced:
         return ()
-    # The last entry may grow without announcement; every older one must be unchanged.
+    # Every older entry must be unchanged, and of the last one all but the row count, unless new ones follow.
     older = last.partitions[:-1]
+    if len(now.partitions) == len(last.partitions):
+        ends = zip(last.partitions[-1:], now.partitions[-1:], strict=True)
+        older += tuple(replace(before, row_count=partition.row_count) for before, partition in ends)
     changed = tuple(
         partition
         for partition, before in zip(now.partitions, older, strict=False)

@@ -142,11 +142,34 @@ def test_a_version_that_announces_something_else_announces_no_partition(follower
 
 def test_the_last_partition_grows_and_new_ones_come_without_announcement(follower: Follower) -> None:
     follower.see(transaction_file(2, FIRST, SECOND))
-    grown = SECOND.changed(row_count_and_flags=SECOND.row_count_and_flags + 50, token=SECOND.token + 50)
+    grown = SECOND.changed(row_count_and_flags=SECOND.row_count_and_flags + 50)
     reload = follower.see(transaction_file(3, FIRST, grown))
     assert (timestamps(reload), reload.unannounced) == ([FIRST.timestamp], ())
     reload = follower.see(transaction_file(4, FIRST, grown, THIRD))
     assert (timestamps(reload), reload.unannounced) == ([FIRST.timestamp, SECOND.timestamp], ())
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        SECOND.changed(token=SECOND.token + 1),
+        SECOND.changed(row_count_and_flags=SECOND.row_count_and_flags + 50, token=SECOND.token + 50),
+        SECOND.changed(row_count_and_flags=layout.READ_ONLY.put(SECOND.row_count_and_flags, 1)),
+        SECOND.changed(name_txn=SECOND.name_txn + 1),
+        SECOND.changed(timestamp=SECOND.timestamp + 1),
+    ],
+    ids=["token", "rows and token", "flags", "name", "timestamp"],
+)
+def test_all_but_the_row_count_of_the_last_partition_is_announced_unless_a_new_one_follows(
+    follower: Follower, changed: layout.PartitionEntry
+) -> None:
+    """A reader of the server went on with the old directory, and nothing said so."""
+    follower.see(transaction_file(2, FIRST, SECOND))
+    reload = follower.see(transaction_file(3, FIRST, changed))
+    assert reload.unannounced == reload.transaction.partitions[1:]
+    assert timestamps(reload) == [FIRST.timestamp]
+    follower.see(transaction_file(4, FIRST, SECOND))
+    assert follower.see(transaction_file(5, FIRST, changed, THIRD)).unannounced == ()
 
 
 def test_a_partition_put_between_older_ones_without_announcement_is_named(follower: Follower) -> None:

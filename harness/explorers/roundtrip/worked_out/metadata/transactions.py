@@ -45,8 +45,9 @@ def reloads() -> Iterator[Question]:
         after = {number: before[number] + more for number, more in enumerate(changes) if more is not None}
         after |= {len(before): 10} if is_longer else {}
         same = [number for number in after if after[number] == before.get(number)]
-        # The last partition may grow without announcement, or be gone.
-        is_unannounced = counter is None and not {*before} - {max(before)} <= {*same}
+        # The last partition may grow without announcement, or be gone, but no other one may take its place.
+        is_replaced = len(after) == len(before) and [*after] != [*before]
+        is_unannounced = counter is None and (is_replaced or not {*before} - {max(before)} <= {*same})
         yield Question(
             "reloads",
             f"row counts {before} and then {after}, {counter or 'no counter'} changed",
@@ -61,9 +62,14 @@ def reloads() -> Iterator[Question]:
             "reloads",
             f"another {name} of partition {number} of three, {counter or 'no counter'} changed",
             functools.partial(_reload, states, others, counter),
-            (counter is None and number != max(before), same),
+            (counter is None, same),
         )
-
+    grown = structs.replace(states[-1], row_count=11, token=7)
+    for is_longer in (False, True):
+        # The entry is read whole only if another one follows.
+        others = [*states[:-1], grown, *states_of({len(before): 10} if is_longer else {})]
+        words = f"another token of the last partition of three, which grew{' before a new one' * is_longer}"
+        yield Question("reloads", words, functools.partial(_reload, states, others, None), (not is_longer, [0, 1]))
     for number in range(len(before) - 1):
         others = [structs.replace(each, name_txn=7) if each.timestamp == number else each for each in states]
         words = f"another name of partition {number}, after a reload that failed"

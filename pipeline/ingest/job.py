@@ -7,6 +7,7 @@ table's `_archive`, and encoders write the files of partitions for the commit.
 from __future__ import annotations
 
 import itertools
+import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
@@ -62,6 +63,8 @@ OnStage: TypeAlias = Callable[[str, int, int], None]
 COPY_ROWS = 1 << 20
 LATE_BYTES_MAX = 64 << 20
 """Late rows in the driver's memory, as Arrow holds them; tasks merge the others."""
+TOKEN_BYTES = 8
+"""Of what tells a run from all others in the names of its temporary files."""
 
 
 def run_archive(
@@ -88,6 +91,7 @@ class _Job:
     settings: ArchiveSettings
     on_stage: OnStage
     storage: Storage = field(default_factory=OperatingSystemStorage)
+    token: str = field(default_factory=partial(secrets.token_hex, TOKEN_BYTES))
 
     def run(self, paths: Sequence[str]) -> ArchiveReport:
         table = self._existing_table()
@@ -193,7 +197,7 @@ class _Job:
         by = metadata.partition_by if metadata else self.settings.partition_by
         reading = Reading(schema=schema, partition_by=by, directory=directory)
         work = [(location_of(path), digest, f"{number:06d}") for number, (path, digest) in enumerate(new.items())]
-        read = partial(_read_one, reading)
+        read = partial(_read_one, reading, self.token)
         return tuple(self._on_executors("reading files", read, work, groups=task_groups(list(new))))
 
     def _build(
@@ -215,7 +219,7 @@ class _Job:
             )
             for start, runs in fresh.items()
         ]
-        return self._on_executors("encoding partitions", partial(_build_one, self.storage), tasks)
+        return self._on_executors("encoding partitions", partial(_build_one, self.storage, self.token), tasks)
 
     def _merge(self, metadata: TableMetadata, grown: Mapping[int, Sequence[Run]]) -> list[PreparedPartition]:
         tasks = [
@@ -227,7 +231,7 @@ class _Job:
             )
             for start, runs in grown.items()
         ]
-        merged = self._on_executors("merging late rows", partial(_merge_some, self.storage), tasks)
+        merged = self._on_executors("merging late rows", partial(_merge_some, self.storage, self.token), tasks)
         return list(itertools.chain.from_iterable(merged))
 
     def _rows(self, grown: Mapping[int, Sequence[Run]], schema: ArchiveSchema) -> Iterator[pa.Table]:
@@ -316,24 +320,28 @@ def _each(work: Callable[[Given], Made], groups: Sequence[Sequence[Given]], numb
     return [work(each) for each in groups[number]]
 
 
-def _attempt() -> str:
+def _attempt(token: str) -> str:
+    """Return what no other attempt at a task is called, also of another run.
+
+    Spark numbers attempts from 0 in each run, and a task may outlive the driver of its own.
+    """
     from pyspark import TaskContext
 
     context = TaskContext.get()
-    return "0" if context is None else f"{context.taskAttemptId()}"
+    return f"{token}-{0 if context is None else context.taskAttemptId()}"
 
 
-def _read_one(reading: Reading, work: tuple[Location, str, str]) -> SourceLines:
+def _read_one(reading: Reading, token: str, work: tuple[Location, str, str]) -> SourceLines:
     path, digest, number = work
-    return reading.read(path, digest, f"{number}.{_attempt()}")
+    return reading.read(path, digest, f"{number}.{_attempt(token)}")
 
 
-def _build_one(storage: Storage, task: BuildTask) -> PreparedPartition:
-    return build_partition(storage, task, _attempt())
+def _build_one(storage: Storage, token: str, task: BuildTask) -> PreparedPartition:
+    return build_partition(storage, task, _attempt(token))
 
 
-def _merge_some(storage: Storage, task: MergeTask) -> list[PreparedPartition]:
-    return merge_partitions(storage, task, _attempt())
+def _merge_some(storage: Storage, token: str, task: MergeTask) -> list[PreparedPartition]:
+    return merge_partitions(storage, task, _attempt(token))
 
 
 def _copied(rows: pa.Table) -> pa.Table:

@@ -17,6 +17,7 @@ from typing import NamedTuple, Self
 import numpy as np
 import pyarrow as pa
 
+from tornproof.impl.errors import CorruptError
 from tornproof.impl.table.metadata_file import PartitionBy, TableMetadata
 from tornproof.impl.write.incoming_rows import in_time_order, portions, timestamps_of
 from tornproof.pipeline.files import Location
@@ -93,13 +94,14 @@ class SortedRuns:
     """The rows of several runs of one partition, in the order of time; equal times in the order of the runs."""
 
     def __init__(self, runs: Sequence[Run], timestamp: str) -> None:
+        """Map the files; raises CorruptError if a batch has not as many rows as its run."""
         self._opened = ExitStack()
         files: dict[str, pa.ipc.RecordBatchFileReader] = {}
         for run in runs:
             if run.spool not in files:
                 mapped = self._opened.enter_context(pa.memory_map(run.spool))
                 files[run.spool] = pa.ipc.open_file(mapped)
-        self._batches = [files[run.spool].get_batch(run.batch) for run in runs]
+        self._batches = [_batch_of(run, files[run.spool]) for run in runs]
         self._times = [timestamps_of(pa.Table.from_batches([batch]), timestamp) for batch in self._batches]
 
     def slices(self, row_count: int) -> Iterator[pa.Table]:
@@ -131,6 +133,19 @@ class SortedRuns:
         self._batches.clear()
         self._times.clear()
         self._opened.close()
+
+
+def _batch_of(run: Run, file: pa.ipc.RecordBatchFileReader) -> pa.RecordBatch:
+    batch = file.get_batch(run.batch)
+    if batch.num_rows != run.row_count:
+        raise CorruptError(
+            file=run.spool,
+            field=f"rows of batch {run.batch}",
+            offset_bytes=None,
+            expected=run.row_count,
+            actual=batch.num_rows,
+        )
+    return batch
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ import pytest
 from depth import sampled
 from real_tables import rows_of, snapshot_of, verified
 
+from tornproof.impl.errors import CorruptError
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.create import NewColumn, create_table
 from tornproof.impl.table.metadata_file import PartitionBy
@@ -112,6 +113,13 @@ def test_a_file_that_changes_between_two_looks_is_rejected(tmp_path: Path) -> No
     reading = Reading(schema=SCHEMA, partition_by=PartitionBy.HOUR, directory=None)
     with pytest.raises(SourceUnreadableError, match="changed while it was read"):
         reading.read(location_of(path), "another digest", "0")
+
+
+def test_a_spool_file_with_other_rows_than_were_written_is_rejected(tmp_path: Path) -> None:
+    (runs,) = by_partition([read(tmp_path, frame(START, 1) + frame(START, 2))]).values()
+    read(tmp_path, frame(START, 3))
+    with pytest.raises(CorruptError, match=r"/0\.arrow: rows of batch 0: expected 2, found 1"):
+        SortedRuns(runs, "ts")
 
 
 def one_hour(tmp_path: Path, count: int = 3000) -> list[Run]:

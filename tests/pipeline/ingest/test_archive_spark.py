@@ -4,6 +4,7 @@ import gzip
 import json
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -179,8 +180,8 @@ def run_killed(is_last: Callable[[Call], bool], source: Path, table: Path, setti
         job.run([str(source)])
 
 
-def renaming(name: str) -> Callable[[Call], bool]:
-    return lambda call: call.kind is CallKind.RENAME and Path(call.path).name == name
+def renaming(pattern: str) -> Callable[[Call], bool]:
+    return lambda call: call.kind is CallKind.RENAME and Path(call.path).match(pattern)
 
 
 def test_a_run_that_was_killed_while_it_created_its_table_can_be_repeated(without_spark: Any, tmp_path: Path) -> None:
@@ -233,7 +234,7 @@ def test_a_run_without_new_files_decides_about_a_killed_one_before_another_write
     assert run_archive(without_spark, [str(source)], str(table), HOURLY).version == 3
 
 
-@pytest.mark.parametrize("left", ["_archive/spool", "_archive/000000002.inprogress", "2024-01-01T00.7.inprogress"])
+@pytest.mark.parametrize("left", ["_archive/spool", "_archive/000000002.inprogress", "2024-01-01T00.0a-7.inprogress"])
 def test_a_run_without_new_files_removes_what_a_killed_one_left(without_spark: Any, tmp_path: Path, left: str) -> None:
     source, table = tmp_path / "a.jsonl", tmp_path / "table"
     source.write_bytes(frames(range(10)))
@@ -258,6 +259,35 @@ def test_a_run_without_new_files_takes_the_table_only_if_a_killed_one_left_somet
         (table / "_archive" / "spool").mkdir()
         with pytest.raises(BusyError):
             run_archive(without_spark, [str(source)], str(table), HOURLY)
+
+
+def test_tasks_of_a_lost_run_that_go_on_beside_the_next_one_change_nothing(
+    without_spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their files had the names of those of the next run, which committed their rows as those of its own sources."""
+    table, lost, following = tmp_path / "table", tmp_path / "lost.jsonl", tmp_path / "following.jsonl"
+    lost.write_bytes(frames(range(5)) + b"bad\n" * 3)
+    following.write_bytes(frames(range(10, 20)) + b"bad\n")
+    going_on: dict[str, list[Callable[[], object]]] = {}
+
+    def each_beside(job: Any, what: str, work: Any, given: Any, *, groups: Any = None) -> list[Any]:
+        made = [work(each) for each in given]
+        if what in going_on:
+            for task in going_on[what]:
+                task()
+            return made
+        going_on[what] = [partial(work, each) for each in given]
+        if what == "encoding partitions":
+            raise KeyboardInterrupt
+        return made
+
+    monkeypatch.setattr(archive._Job, "_on_executors", each_beside)
+    with pytest.raises(KeyboardInterrupt):
+        run_archive(without_spark, [str(lost)], str(table), HOURLY)
+    report = run_archive(without_spark, [str(following)], str(table), HOURLY)
+    assert numbers_of(tmp_path) == list(range(10, 20))
+    assert rejects_of(tmp_path) == {report.rejects_path: 1}
+    assert [str(path) for path in table.rglob("*") if "inprogress" in path.name or path.name == "spool"] == []
 
 
 def test_rejects_of_tables_of_one_name_are_all_kept_in_a_folder_of_both(without_spark: Any, tmp_path: Path) -> None:
@@ -302,7 +332,7 @@ def rejects_of(position: Path) -> dict[str, int]:
 
 @pytest.mark.parametrize("bad_count", [0, 2])
 @pytest.mark.parametrize("folders", [(None, None), (None, "to"), ("to", None), ("to", "to"), ("to", "to another")])
-@pytest.mark.parametrize("killed_before", ["2024-01-01.0.inprogress", "rejects-000000001.jsonl.inprogress"])
+@pytest.mark.parametrize("killed_before", ["2024-01-01.*-0.inprogress", "*rejects-000000001.jsonl.inprogress"])
 def test_rejects_of_a_killed_run_do_not_become_those_of_the_next_one(
     without_spark: Any, tmp_path: Path, killed_before: str, folders: tuple[str | None, str | None], bad_count: int
 ) -> None:
@@ -310,7 +340,7 @@ def test_rejects_of_a_killed_run_do_not_become_those_of_the_next_one(
     first, second = (ArchiveSettings(rejects_directory=each and str(tmp_path / each)) for each in folders)
     source, table = tmp_path / "a.jsonl", tmp_path / "table"
     source.write_bytes(bad(3))
-    run_killed(lambda call: call.kind is CallKind.RENAME and call.path.endswith(killed_before), source, table, first)
+    run_killed(renaming(killed_before), source, table, first)
     source.write_bytes(bad(bad_count))
     report = run_archive(without_spark, [str(source)], str(table), second)
     assert rejects_of(tmp_path) == ({report.rejects_path: bad_count} if bad_count else {})
@@ -326,7 +356,7 @@ def test_rejects_of_a_killed_run_are_removed_however_often_the_next_ones_are_kil
     settings = ArchiveSettings(rejects_directory=str(position / "to"))
     source, table = position / "a.jsonl", position / "table"
     source.write_bytes(bad(3))
-    run_killed(renaming("2024-01-01.0.inprogress"), source, table, settings)
+    run_killed(renaming("2024-01-01.*-0.inprogress"), source, table, settings)
     source.write_bytes(bad(0))
     position.rename(kept)
     for change in range(20):
@@ -342,7 +372,7 @@ def test_rejects_that_a_table_of_another_name_took_stay_where_they_are(without_s
     settings = ArchiveSettings(rejects_directory=str(tmp_path / "to"))
     source = tmp_path / "a.jsonl"
     source.write_bytes(bad(3))
-    run_killed(renaming("2024-01-01.0.inprogress"), source, tmp_path / "original", settings)
+    run_killed(renaming("2024-01-01.*-0.inprogress"), source, tmp_path / "original", settings)
     shutil.copytree(tmp_path / "original", tmp_path / "table")
     run_archive(without_spark, [str(source)], str(tmp_path / "original"), settings)
     source.write_bytes(bad(0))
@@ -356,12 +386,12 @@ def test_a_task_that_is_tried_again_adds_nothing_twice(
 ) -> None:
     put(position, "a.jsonl", frames(range(200), HOUR // 100))
 
-    def fails_once(storage: Any, task: BuildTask) -> Any:
+    def fails_once(storage: Any, token: str, task: BuildTask) -> Any:
         from pyspark import TaskContext
 
         context = TaskContext.get()
         assert context is not None
-        done = build_partition(storage, task, str(context.taskAttemptId()))
+        done = build_partition(storage, task, f"{token}-{context.taskAttemptId()}")
         if context.attemptNumber() == 0:
             raise RuntimeError("lost after its work")
         return done
@@ -377,7 +407,7 @@ def test_a_run_that_fails_leaves_the_table_as_it_was_and_the_next_one_adds_all(
 ) -> None:
     put(position, "a.jsonl", frames(range(10), HOUR // 100))
 
-    def fails(storage: Any, task: BuildTask) -> Any:
+    def fails(storage: Any, token: str, task: BuildTask) -> Any:
         raise RuntimeError("no more room")
 
     with monkeypatch.context() as patched:

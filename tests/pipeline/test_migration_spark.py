@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,10 +27,9 @@ from tornproof.cli.commands import migrate as command
 from tornproof.cli.commands.migrate import Job, Mode, migrate, waves
 from tornproof.cli.migration_dataset import FILE, SCHEMA
 from tornproof.cli.migration_sources import Source
-from tornproof.impl.errors import StorageError
 from tornproof.impl.migrate.convert import ConversionMode
 from tornproof.impl.migrate.partition_migration import Converted
-from tornproof.impl.migrate.plan import Migration, Outcome
+from tornproof.impl.migrate.plan import Migration, Outcome, PartitionMigration
 from tornproof.impl.migrate.table_migration import TablePlan, convert_table, migrate_table, plan_table, publish_table
 from tornproof.impl.storage.holders import OpenFiles
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
@@ -39,6 +38,7 @@ from tornproof.impl.txn.pins import take_writer_lock
 from tornproof.pipeline import migration
 from tornproof.pipeline.files import location_of
 from tornproof.pipeline.migration import convert_one, convert_tables
+from tornproof.pipeline.spark.session import JobFailedError
 
 MASTER = "local[2,3]"
 LOOK_COUNT_MAX = 12_000
@@ -209,15 +209,51 @@ def test_partitions_of_one_table_are_spread_and_come_back_in_order(
     assert content_of(Path(plan.table.path)) == before
 
 
-def test_an_executor_that_does_not_see_the_table_ends_the_job(legacy_tree: Callable[..., Path]) -> None:
+@pytest.fixture
+def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks run one after the other in this process, where nothing is asked of Spark itself."""
+    monkeypatch.setattr(command, "spark_session", lambda *_, **__: nullcontext())
+    monkeypatch.setattr(migration, "slot_count", lambda spark: 1)
+    monkeypatch.setattr(migration, "run_each", lambda spark, count, work, **_: list(map(work, range(count))))
+
+
+def test_an_executor_that_does_not_see_a_table_ends_the_job(
+    without_spark: None, legacy_tree: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = legacy_tree(days=1)
+    monkeypatch.setattr(migration, "convert_one", lambda *_: None)
+    with pytest.raises(JobFailedError, match=f"^{tree}/00/chain: .* does not see the table; all need the same file"):
+        run(tree, MASTER)
+    assert list(tree.rglob("_pm")) == []
+
+
+def test_a_table_that_is_removed_meanwhile_is_rejected_and_all_others_are_migrated(
+    without_spark: None, legacy_tree: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended the job for all tables, and there was no report."""
+    tree = legacy_tree(days=2)
+
+    def convert_after_removal(*given: Any) -> Any:
+        shutil.rmtree(tree / LONG_TABLE, ignore_errors=True)
+        return convert_one(*given)
+
+    monkeypatch.setattr(migration, "convert_one", convert_after_removal)
+    code, document, rows = run(tree, MASTER)
+    assert (code, document["counts"]["migrated"], document["counts"]["rejected"]) == (1, 12, 2)
+    reasons = [(row["partition"], row["reason"]) for row in rows if row["outcome"] == "rejected"]
+    sentence = f"{tree / LONG_TABLE}: cannot convert: it was removed meanwhile"
+    assert reasons == [("2024-01-01.0", sentence), ("2024-01-02.0", sentence)]
+
+
+def test_a_table_that_an_executor_cannot_look_at_is_rejected(legacy_tree: Callable[..., Path]) -> None:
     plan = plan_table(OperatingSystemStorage(), str(legacy_tree(copies=0, days=1) / LONG_TABLE))
     assert isinstance(plan, TablePlan)
-    (partition,) = plan.partitions
-    gone = Table(storage=plan.table.storage, path=f"{plan.table.path} gone", metadata=plan.table.metadata)
-    done = convert_one([(plan.table, partition)], Path.cwd(), ConversionMode.SERVER, True, 0)
-    assert isinstance(done, Converted)
-    with pytest.raises(StorageError, match="it does not see the table; all need the same file system"):
-        convert_one([(gone, partition)], Path.cwd(), ConversionMode.SERVER, True, 0)
+    loop = Path(f"{plan.table.path} loop")
+    loop.symlink_to(loop)
+    table = Table(storage=plan.table.storage, path=str(loop), metadata=plan.table.metadata)
+    done = convert_one([(table, plan.partitions[0])], Path.cwd(), ConversionMode.SERVER, True, 0)
+    assert isinstance(done, PartitionMigration)
+    assert (done.outcome, "leads in a circle" in done.sentence) == (Outcome.REJECTED, True)
 
 
 @pytest.mark.parametrize("is_damaged", [False, True], ids=["", "damaged"])
@@ -237,8 +273,7 @@ def test_results_of_executors_have_the_paths_that_were_given(
     assert convert_one([(plan.table, partition)], tree, ConversionMode.SERVER, True, 0) == here
     assert isinstance(here, Converted) is not is_damaged
     assert Path.cwd() == Path("/")
-    with pytest.raises(StorageError, match=f"/no directory/{LONG_TABLE}: .*it does not see the table"):
-        convert_one([(plan.table, partition)], Path("/no directory"), ConversionMode.SERVER, True, 0)
+    assert convert_one([(plan.table, partition)], Path("/no directory"), ConversionMode.SERVER, True, 0) is None
 
 
 @pytest.mark.parametrize("has_appeared", [False, True])

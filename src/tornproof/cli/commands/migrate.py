@@ -44,7 +44,7 @@ from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.pipeline.files import Location, local_path, location_of
 from tornproof.pipeline.migration import WAVE_PARTITIONS, convert_tables
-from tornproof.pipeline.spark.session import spark_session
+from tornproof.pipeline.spark.session import JobFailedError, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -327,9 +327,14 @@ def print_report(console: Console, path: str, done: Spool[Migration], *, dry_run
 
 
 def _or_rejected(source: Source, action: Callable[[], T]) -> T | Migration:
-    """Return what an action on one source returns; an error ends the run, but in a tree it only rejects the source."""
+    """Return what an action on one source returns; an error ends the run, but in a tree it only rejects the source.
+
+    That of a job ends it in any case, because the job is that of several sources.
+    """
     try:
         return action()
+    except JobFailedError:
+        raise
     except TornproofError as error:
         if source.below:
             return rejected_table(source.path, error)

@@ -17,7 +17,7 @@ import socket
 import stat
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Self
@@ -180,7 +180,8 @@ class Location:
     def delete_file(self) -> None:
         """Remove a file, if it is there; raises StorageError."""
         if self.exists():
-            with self._in_words("remove"):
+            # Another process may have removed or renamed it since.
+            with suppress(FileMissingError), self._in_words("remove"):
                 self._filesystem().delete_file(self._handed)
 
     def delete_directory(self) -> None:

@@ -146,7 +146,7 @@ def _work_on(
 
 
 def _clear_partials(out: Location) -> None:
-    """Remove partial files of killed workers; a worker that still runs loses its file, and its task runs again."""
+    """Remove partial files of killed workers; a worker that still runs loses its file, and writes it again."""
     for directory in (out / RESULTS, out / EVENTS):
         if not out.is_object_store and directory.exists():
             for file, _ in directory.files_below():

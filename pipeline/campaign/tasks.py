@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from tornproof.harness.common.history import SCHEMA, to_arrow
 from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.mutation.seeded import Cell, SeededRun, run_seeds
+from tornproof.impl.errors import FileMissingError
 from tornproof.pipeline.campaign.spec import Group, Spec, all_groups, cells_of
 from tornproof.pipeline.files import Location
 
@@ -166,5 +167,14 @@ def _digest(history: pa.Table) -> str:
 
 
 def _write(table: pa.Table, location: Location) -> None:
+    """Write a file, once more if its temporary one is removed meanwhile; raises StorageError."""
+    try:
+        _write_once(table, location)
+    except FileMissingError:
+        # Another campaign in the directory, which begins or ends, takes it for that of a killed worker.
+        _write_once(table, location)
+
+
+def _write_once(table: pa.Table, location: Location) -> None:
     with location.whole_file() as file:
         pq.write_table(table.combine_chunks(), file, compression="zstd")

@@ -63,6 +63,13 @@ def test_a_file_is_written_listed_read_and_removed_by_path_and_by_address_alike(
     assert not file.exists() and file.is_below(place) and not place.is_below(file)
 
 
+def test_a_file_that_another_process_removes_first_is_removed(place: Location, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place / "kept").write_bytes(b"")
+    monkeypatch.setattr(Location, "exists", lambda location: True)
+    (place / "gone").delete_file()
+    assert [file.relative_to(place) for file, _ in place.files_below()] == ["kept"]
+
+
 def test_no_directory_is_entered_twice_whatever_links_there_are(tmp_path: Path) -> None:
     """A link to a directory above it had each file up to 41 times."""
     for name in ("a/one", ".versions/3/two", "_v/b.d/three"):

@@ -16,6 +16,7 @@ from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.counterexamples.moves import moves_of
 from tornproof.harness.mutation.seeded import SEEDED
 from tornproof.impl.errors import StorageError
+from tornproof.pipeline.campaign import job as campaign_job
 from tornproof.pipeline.campaign import results as campaign_results
 from tornproof.pipeline.campaign import spec as campaign_spec
 from tornproof.pipeline.campaign.job import claim, run_campaign
@@ -145,6 +146,26 @@ def test_results_are_written_last_and_what_fails_leaves_nothing_half(
     with pytest.raises(StorageError, match="cannot write: no space left"):
         complete_task(task, location_of(tmp_path))
     assert list(content_of(tmp_path)) == [path_of(task, tmp_path, EVENTS).relative_to(tmp_path).as_posix()]
+
+
+def test_a_task_ends_beside_another_campaign_that_begins_in_its_directory(
+    tmp_path: Path, left_by_ours: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That removed the temporary files of living workers too, which ended the campaign where no task is repeated."""
+    task = plan_of(spec_of())[-1]
+    written = pq.write_table
+    schemas: list[pa.Schema] = []
+
+    def written_while_one_begins(table: pa.Table, file: Any, **settings: Any) -> None:
+        written(table, file, **settings)
+        if table.schema not in schemas:
+            schemas.append(table.schema)
+            campaign_job._clear_partials(location_of(tmp_path))
+
+    monkeypatch.setattr(pq, "write_table", written_while_one_begins)
+    complete_task(task, location_of(tmp_path))
+    assert schemas == [EVENT_SCHEMA, RESULT_SCHEMA] and len(content_of(tmp_path)) == 2
+    assert content_of(tmp_path).items() <= content_of(left_by_ours).items()
 
 
 @pytest.mark.nightly

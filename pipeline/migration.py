@@ -53,8 +53,8 @@ def convert_tables(
         convert = partial(convert_one, wave, Path.cwd(), mode, keeps_sound)
         on_tasks = partial(_report, progress, converted_count, len(wave))
         task_count = slot_count(spark) * TASKS_PER_SLOT
-        found = run_each(spark, len(wave), convert, task_count=task_count, on_tasks=on_tasks)
-        yield from map(_settled, wave, found)
+        # Without a name, the `_pm` of this wave are gone before the next one has its own.
+        yield from map(_settled, wave, run_each(spark, len(wave), convert, task_count=task_count, on_tasks=on_tasks))
         converted_count += len(wave)
         progress(converted_count)
 

@@ -54,8 +54,8 @@ def test_the_measured_part_follows_from_the_results() -> None:
 def test_each_fault_has_a_place_and_each_place_a_fault() -> None:
     places = [place_of(fault) for fault in ALL]
     without = [fault.name for fault, place in zip(ALL, places, strict=True) if place is None]
-    # Limits and layouts are declared in one place, and used in many.
-    declared = ("impl/limits.py", "impl/layout/")
+    # Limits, layouts and what arguments may be are declared in one place, and used in many.
+    declared = ("impl/limits.py", "impl/layout/", "impl/arguments.py")
     assert all(file_named(name).file.startswith(declared) or "fence" in name for name in without), without
     assert [each.at for each in PLACES if each not in places] == []
 

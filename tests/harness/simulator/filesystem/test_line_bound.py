@@ -4,7 +4,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import pytest
@@ -33,6 +33,7 @@ from tornproof.harness.systems.toy import Toy
 from tornproof.impl.storage.interface import OpenMode, Storage
 
 LINES = 30_000
+TURNS_MAX = 1_000 * LINES
 OPERATIONS = (b"one", b"t")
 
 
@@ -43,18 +44,33 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line_bound, "LOOK_AGAIN_SECONDS", 0.01)
     monkeypatch.setattr(line_bound, "LINES_MAX", LINES)
     monkeypatch.setattr(line_bound, "LINES_MAX_AGAIN", LINES)
+    unended.clear()
+
+
+unended: list[bool] = []
+
+
+def turns() -> Iterator[int]:
+    """Those of a loop: where nothing ends it, it and all later ones of the test do, which fails instead of hanging."""
+    # Taken in C, so that the loop is the innermost function.
+    return chain(range(0 if unended else TURNS_MAX), noted())
+
+
+def noted() -> Iterator[int]:
+    unended.append(True)
+    yield from ()
 
 
 def spin() -> int:
     number = 0
-    while number >= 0:
+    for _ in turns():
         number += 1
     return number
 
 
 def endless() -> Iterator[int]:
     position, step = 0, 0
-    while position < 1:
+    for _ in turns():
         yield position
         position += step
 
@@ -65,7 +81,7 @@ def taken(values: Iterator[int]) -> int:
 
 
 def calls_others() -> int:
-    while True:
+    for _ in islice(turns(), 0, None, 100):
         sorted(range(20), key=lambda number: -number)
 
 
@@ -91,6 +107,17 @@ def test_a_function_that_was_ended_is_ended_again_in_the_same_run() -> None:
         for _ in range(3):
             with pytest.raises(EndlessError):
                 spin()
+
+
+def test_the_timer_looks_again_and_again_until_the_block_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It went off once, where two looks are needed: what loops without a call was never ended."""
+    monkeypatch.setattr(line_bound, "LOOK_AGAIN_SECONDS", 0.02)
+    with bounded_computation():
+        assert signal.getitimer(signal.ITIMER_VIRTUAL)[1] == pytest.approx(0.01)
+        with pytest.raises(EndlessError):
+            spin()
+        assert signal.getitimer(signal.ITIMER_VIRTUAL)[1] == pytest.approx(0.02)
+    assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0.0, 0.0)
 
 
 def test_what_waits_for_the_block_is_not_under_test() -> None:
@@ -190,8 +217,9 @@ class Spins(Toy):
 
     def read(self, storage: Storage, path: str) -> bytes:
         letters = super().read(storage, path)
-        while letters == b"one":
-            pass
+        if letters == b"one":
+            for _ in turns():
+                pass
         return letters
 
 

@@ -68,6 +68,21 @@ def test_faults_that_are_set_later_count_from_there(memory: MemoryStorage) -> No
     assert storage.fired[fault] == 1
 
 
+@pytest.mark.parametrize("later", [(), (failing(CallKind.KIND),)], ids=["none", "another one"])
+def test_faults_that_are_set_leave_none_of_those_before_whether_they_happened_or_not(
+    memory: MemoryStorage, later: tuple[Fault, ...]
+) -> None:
+    """A fault behind the last call of a commit happened in a later operation of the same process."""
+    storage = FaultyStorage(memory, failing(CallKind.UNLINK), failing(CallKind.UNLINK, at=1), failing(CallKind.MKDIR))
+    with pytest.raises(StorageError):
+        storage.unlink("table/file")
+    storage.arm(*later)
+    assert not storage.fired and not storage.calls
+    storage.mkdir("table/directory")
+    storage.unlink("table/file")
+    assert not storage.fired
+
+
 def test_a_short_write_leaves_the_bytes_that_went_through(memory: MemoryStorage) -> None:
     storage = FaultyStorage(memory, failing(CallKind.PWRITE, 0, StorageReason.NO_SPACE, written_bytes=3))
     with storage.open_for_writing("table/file") as file:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+from collections.abc import Callable
 from multiprocessing import Pipe
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,11 +14,13 @@ from typing import Any
 import pytest
 
 from tornproof.harness.common.history import History
-from tornproof.harness.common.verdict import Verdict
+from tornproof.harness.common.verdict import Verdict, always
+from tornproof.harness.explorers.processes import workers
 from tornproof.harness.explorers.processes.explorer import _phase
 from tornproof.harness.explorers.processes.messages import Failure, worker
+from tornproof.harness.explorers.processes.reader import Style
 from tornproof.harness.explorers.processes.run import Outcome, Settings
-from tornproof.harness.explorers.processes.workers import Member
+from tornproof.harness.explorers.processes.workers import Member, Workers
 from tornproof.impl.errors import StorageError
 
 
@@ -38,6 +41,41 @@ def test_a_process_that_dies_of_something_else_just_before_it_is_killed_has_fail
     member = Member("reader-0.0", "reader-0", 1, ours, Path(), server)  # type: ignore[arg-type]  # no more is asked of it
     member.kill()
     assert (member.failure, member.was_killed) == (failure, failure is None)
+
+
+FAILURE = Failure(text="it failed", is_finding=True)
+
+
+@pytest.mark.parametrize("has_ended", [False, True])
+@pytest.mark.parametrize(
+    ("ask", "answer"),
+    [
+        (lambda run, member: run.failures(), lambda has_ended: [FAILURE]),
+        (lambda run, member: member.has_ended, lambda has_ended: has_ended),
+        (lambda run, member: member.was_killed, lambda has_ended: has_ended),
+        (lambda run, member: (member.has_message(0.0), member.next_message()), lambda has_ended: (True, "done")),
+    ],
+    ids=["failures", "has_ended", "was_killed", "has_message"],
+)
+def test_who_asks_about_a_process_first_receives_all_that_it_has_sent(
+    ask: Callable[[Workers, Member], object],
+    answer: Callable[[bool], object],
+    has_ended: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The failure of a process that nobody waited for was lost where the run ended by its time limit."""
+    ours, theirs = Pipe()
+    server = SimpleNamespace(
+        is_ready=lambda _: True, start=lambda *_: (1, ours), exit_code=lambda process: -signal.SIGKILL
+    )
+    monkeypatch.setattr(workers, "ForkServer", lambda *_: server)
+    run = Workers(SimpleNamespace(), Path(), (), always)  # type: ignore[arg-type]  # the server alone would use it
+    member = run.start_reader("reader-0", Style.FOREIGN)
+    for message in ("done", FAILURE):
+        theirs.send(message)
+    if has_ended:
+        theirs.close()
+    assert (ask(run, member), member.failure) == (answer(has_ended), FAILURE)
 
 
 @pytest.mark.parametrize(("number", "verdict"), [(errno.ENOSPC, Verdict.UNKNOWN), (errno.EIO, Verdict.INVALID)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import permutations
 from typing import NamedTuple
 
 from tornproof.harness.common import behaviour
@@ -53,6 +54,8 @@ STATE = State(
     directories=((NAMED, (Generation(token=1, rows=(1,)),)), (UNNAMED, ())),
 )
 """A partition with a row, and a directory that nothing names."""
+OTHER = Version(number=-1, entries=(Entry(directory=UNNAMED, rows=(1,), token=1),))
+"""An earlier version, which a reader may have pinned, and which names that directory."""
 
 
 def failed_controls() -> Iterator[str]:
@@ -71,6 +74,10 @@ def failed_controls() -> Iterator[str]:
         yield f"a row with the keys of another one gave {replaced}"
     if step(STATE, Purge(kept=(UNNAMED,))):
         yield "the model lets a purge keep what nobody needs"
+    for versions in permutations((OTHER, STATE.committed)):
+        pinned = STATE._replace(pins=tuple(enumerate(versions)))
+        if [outcome.answer for outcome in step(pinned, Purge())] != [()]:
+            yield "the model lets a purge remove what one of two readers has pinned"
     write = Write(partition=0, rows=(1, 2), token=2, in_place=True)
     for stage in Stage:
         outcomes = step(STATE, Commit(changes=(write,), stopped_after=stage, crash=True))

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import combinations, permutations
 
 import pytest
 from hypothesis import given, settings
@@ -295,6 +296,22 @@ def test_a_pin_survives_rewrite_and_purge_and_frees_the_directory_when_given_bac
     (purge,) = step(only(rewritten, Unpin(reader=1)), Purge())
     assert purge.answer == ((DAY, 3),)
     assert rows_read(purge.state, TABLE.committed) == {DAY: None}
+
+
+@pytest.mark.parametrize("readers", [*permutations(range(3))])
+def test_each_pinned_version_keeps_its_directories_whoever_pinned_first(readers: tuple[int, ...]) -> None:
+    """Only the last reader kept its own: a purge that removed those of the others was right."""
+    pinned, needed = TABLE, {}
+    for reader in readers:
+        needed[reader] = pinned.entries[DAY].directory
+        pinned = only(pinned, Pin(reader=reader), commit(new_directory(DAY, rows=(reader,))))
+    for left in [some for count in range(4) for some in combinations(readers, count)]:
+        before = only(pinned, *(Unpin(reader=reader) for reader in readers if reader not in left))
+        unneeded = tuple(needed[reader] for reader in readers if reader not in left)
+        (purge,) = step(before, Purge())
+        assert before.unnamed == purge.answer == unneeded
+        assert {name for name, _ in purge.state.directories} == {*needed.values(), (DAY, 9)} - {*unneeded}
+        assert bool(step(before, Purge(kept=unneeded))) is bool(left or not unneeded)
 
 
 def test_a_pin_outlives_the_writer_and_the_recovery() -> None:

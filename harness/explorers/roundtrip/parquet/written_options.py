@@ -70,6 +70,13 @@ ENCODABLE = {
     Encoding.BYTE_STREAM_SPLIT: "ts v d u n f",
 }
 """The columns that can be in each encoding; symbols are always in a dictionary."""
+AS_DEFAULT = frozenset(
+    {
+        *("the default", "the codec LZ4", "all that can be in PLAIN"),
+        *(f"at most {limit} bytes in a row group" for limit in ("20 rows and 1000000000", "100 rows and 2400")),
+    }
+)
+"""What is asked for in words that leaves the file as it is by default."""
 OTHERS = {"v": Encoding.DELTA_BINARY_PACKED, "d": Encoding.BYTE_STREAM_SPLIT, "name": Encoding.DELTA_BYTE_ARRAY}
 
 
@@ -224,6 +231,7 @@ def failed_controls() -> Iterator[str]:
         if all(_problem_of_other(other, each) is None for other in others):
             yield f"{each.name}: a file with other options was not noticed"
     by_name = {each.name: each for each in asked()}
+    yield from _as_default(by_name["the default"])
     if _problem_of_other(by_name[HIGHEST], by_name["the codec ZSTD"]) is None:
         yield "a file at another level was not noticed"
     for written, wanted, words in (
@@ -269,6 +277,14 @@ def failed_controls() -> Iterator[str]:
     yield from not_noticed(unsorted, problem_of, [by_name["the default"]])
     if _is_refused({}):
         yield "what is accepted counts as refused"
+
+
+def _as_default(default: Asked) -> Iterator[str]:
+    """Yield options of the same rows that a file with none of them has as well, and should not."""
+    others = (each for each in asked() if _rows_of(each) == _rows_of(default) and each.name not in AS_DEFAULT)
+    for each in others:
+        if _problem_of_other(default, each) is None:
+            yield f"{each.name}: a file without these options was not noticed"
 
 
 @errors_as_problems

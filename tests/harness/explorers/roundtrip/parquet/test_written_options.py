@@ -6,26 +6,63 @@ from typing import Any
 
 import pytest
 from depth import sampled
+from msgspec.structs import replace
 from replayed import replayed
 
+from tornproof.harness.common.new_tables import TIME
 from tornproof.harness.common.patch import wrapped
 from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.explorers.roundtrip.explorer import findings_of
 from tornproof.harness.explorers.roundtrip.parquet import written_options
 from tornproof.harness.explorers.roundtrip.parquet.written_options import (
     LEVELS,
+    Asked,
     asked,
     failed_controls,
     problem_of,
     wrong,
 )
 from tornproof.harness.explorers.roundtrip.parts import WRITTEN_OPTIONS, WRONG_OPTIONS
-from tornproof.impl.parquet.encode_options import ColumnOptions, EncodeOptions
+from tornproof.impl.parquet.encode_options import ColumnOptions, EncodeOptions, Encoding
 from tornproof.impl.parquet.fields import Codec
 
 
-def test_all_options_are_in_the_files_and_each_is_another_one() -> None:
-    assert len(asked()) > 12
+def effect_of(each: Asked) -> object:
+    """Return what options say of each column and of a file, with what is left to a default."""
+    options = each.options
+    encoding = replace(options.encoding, codec=Codec.LZ4_RAW, level=None, statistics=True, columns={})
+    columns = {
+        name: (
+            encoding_of(options.encoding, name),
+            options.encoding.codec_of(name),
+            options.encoding.has_statistics(name) or name == TIME,
+        )
+        for name in each.columns
+    }
+    return each.columns, each.is_large, columns, replace(options, encoding=encoding)
+
+
+def encoding_of(options: EncodeOptions, name: str) -> Encoding | None:
+    return options.columns.get(name, ColumnOptions()).encoding
+
+
+def test_each_option_is_another_one_but_the_default_codec() -> None:
+    """Bounds of one column alone were asked for with those of all others, which is the default."""
+    effects: list[object] = []
+    again = set()
+    for each in asked():
+        effect = effect_of(each)
+        again |= {each.name} if effect in effects else set()
+        effects.append(effect)
+    assert again == {"the codec LZ4"} and len(effects) > 12
+    refused = [each.settings for each in wrong()]
+    assert not any(settings in refused[:number] for number, settings in enumerate(refused))
+
+
+def test_bounds_of_all_columns_and_of_one_are_asked_for_in_every_way() -> None:
+    encodings = [each.options.encoding for each in asked()]
+    ways = {(every.statistics, every.columns.get("v", ColumnOptions()).statistics) for every in encodings}
+    assert ways >= {(True, None), (False, None), (True, False), (False, True)}
 
 
 @pytest.mark.nightly

@@ -6,15 +6,19 @@ import dataclasses
 import functools
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
-from types import BuiltinFunctionType, FunctionType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from tornproof.harness.common.markdown import markdown_table
 from tornproof.harness.explorers.roundtrip.parts import PARTS, Part
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 
 ROOM = "harness/explorers/roundtrip"
 HEAD = f"""# What roundtrip asks
@@ -57,7 +61,7 @@ def _parts_of(value: Any) -> Iterator[bytes]:
     yield f"{type(value).__name__}:".encode()
     if isinstance(value, bytes):
         yield value
-    elif value is None or isinstance(value, str | int | float | Fraction | pa.DataType | type):
+    elif value is None or isinstance(value, str | int | float | Fraction | Decimal | pa.DataType | type):
         yield str(value).encode("utf-8", "surrogatepass")
     elif isinstance(value, Enum):
         yield value.name.encode()
@@ -75,6 +79,10 @@ def _members_of(value: Any) -> Iterable[Any]:
         return sorted(value, key=repr)
     if isinstance(value, BuiltinFunctionType | FunctionType):
         return value.__qualname__, *(cell.cell_contents for cell in getattr(value, "__closure__", None) or ())
+    if hasattr(value, "__wrapped__"):
+        return (value.__wrapped__,)
+    if isinstance(value, ModuleType):
+        return (value.__name__,)
     if isinstance(value, functools.partial):
         return value.func, value.args, value.keywords
     if isinstance(value, pa.Table | pa.RecordBatch):
@@ -83,7 +91,18 @@ def _members_of(value: Any) -> Iterable[Any]:
         return [*value.chunks]
     if dataclasses.is_dataclass(value):
         return (getattr(value, field.name) for field in dataclasses.fields(value))
-    return value if isinstance(value, Iterable) else ()
+    if isinstance(value, msgspec.Struct):
+        return (getattr(value, name) for name in value.__struct_fields__)
+    if isinstance(value, MemoryStorage):
+        return (value.image(),)
+    if isinstance(value, DiskImage):
+        return value.files, value.directories
+    if isinstance(value, Iterable):
+        return value
+    # An object of no class stands for itself; of any other what it consists of would be left out unseen.
+    if type(value) is not object:
+        raise TypeError(f"a question has a {type(value).__name__}, of which nothing is summed")
+    return ()
 
 
 def _question(part: Part) -> str:

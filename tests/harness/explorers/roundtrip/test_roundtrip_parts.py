@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from decimal import Decimal
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -24,6 +25,8 @@ from tornproof.harness.parallel.workers import Task
 from tornproof.harness.replay import replay_finding
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import CallKind
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.impl.parquet.encode_options import EncodeOptions
 
 
 @pytest.mark.nightly
@@ -48,7 +51,21 @@ def test_the_page_of_questions_is_that_of_the_parts() -> None:
     assert page.read_text() == roundtrip_page.page(), "python docs/roundtrip_page.py > docs/roundtrip.md"
 
 
-SUMMED = {"bytes": b"\x00\x01", "text": "a", "number": 1, "set": frozenset({"a", "b"}), "rows": pa.table({"a": [1, 2]})}
+def storage_with(content: bytes) -> MemoryStorage:
+    return MemoryStorage.of(DiskImage({"d/f": content}, frozenset({"d"})))
+
+
+SUMMED = {
+    "bytes": b"\x00\x01",
+    "text": "a",
+    "number": 1,
+    "set": frozenset({"a", "b"}),
+    "rows": pa.table({"a": [1, 2]}),
+    "decimal": Decimal("1.5"),
+    "options": EncodeOptions(),
+    "storage": storage_with(b"1"),
+    "module": explorer,
+}
 
 
 @pytest.mark.parametrize(
@@ -56,6 +73,8 @@ SUMMED = {"bytes": b"\x00\x01", "text": "a", "number": 1, "set": frozenset({"a",
     [
         *(("bytes", b"\x00\x02"), ("text", "b"), ("number", 2), ("number", True), ("set", frozenset({"a", "c"}))),
         *(("rows", pa.table({"a": [1, 3]})), ("rows", pa.table({"b": [1, 2]})), ("rows", pa.array([1, 2]))),
+        *(("decimal", Decimal("1.50")), ("options", EncodeOptions(statistics=False)), ("storage", storage_with(b"2"))),
+        ("module", roundtrip_page),
     ],
 )
 def test_a_question_of_which_anything_is_changed_has_another_checksum(of: str, other: object) -> None:
@@ -70,6 +89,12 @@ def test_a_question_of_which_anything_is_changed_has_another_checksum(of: str, o
         roundtrip_page.checksum([question, question]),
     }
     assert len(sums) == 6
+
+
+def test_of_what_is_in_a_question_nothing_is_left_out_of_its_checksum() -> None:
+    """Other options of a writer, and other decimals, had the same checksum."""
+    with pytest.raises(TypeError, match="of which nothing is summed"):
+        roundtrip_page.checksum([SimpleNamespace(a=1)])
 
 
 @pytest.mark.parametrize(("questions", "turns"), [(1, 1), (3, 3), (4, 4), (40, 4)])

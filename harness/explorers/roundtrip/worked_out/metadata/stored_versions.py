@@ -169,14 +169,14 @@ def spared_stores() -> Iterator[Question]:
     """
     for counts in itertools.product((1, 2), repeat=3):
         for is_other in (False, True):
-            is_spared = counts[0] == counts[2] and not is_other
             words = f"{counts} partitions, of which the first record {'was replaced' if is_other else 'is there'}"
-            found = functools.partial(_is_enough, counts, is_other=is_other, is_spared=is_spared)
+            found = functools.partial(_is_enough, counts, is_other=is_other)
             yield Question("spared stores", f"versions with {words}", found, True)
 
 
-def _is_enough(counts: Sequence[int], *, is_other: bool, is_spared: bool) -> bool:
+def _is_enough(counts: Sequence[int], *, is_other: bool) -> bool:
     first, second, third = counts
+    is_spared = first == third and not is_other
     # The first record is right behind the place of the second, where the third is stored.
     offset = FIRST_AREA + RECORD.size + PARTITIONS_SIZE_BYTES + ENTRY.size * second
     entries = tuple(Entry(timestamp=number, row_count=7) for number in range(first))

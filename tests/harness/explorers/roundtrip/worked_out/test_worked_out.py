@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import functools
+import itertools
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from types import ModuleType
+from inspect import signature
+from types import FunctionType, ModuleType
 from typing import Any
 
 import pytest
@@ -39,6 +42,36 @@ from tornproof.impl.types.questdb import DECIMAL_DIGITS_MAX, TypeTag
 def test_all_answers_are_right_and_there_are_several_of_each_kind() -> None:
     counts = Counter(each.kind for each in questions())
     assert len(counts) == 96 and min(counts[each] for each in ("directories", "types", "ends")) > 200
+
+
+parameters_of = functools.cache(lambda function: signature(function).parameters)
+
+
+def switches_of(found: functools.partial[Any]) -> tuple[bool | None, ...]:
+    """Return what a question chooses: each argument that is true or false, or those of a sequence."""
+    parameters = parameters_of(found.func)
+    named = dict(zip(parameters, found.args, strict=False)) | found.keywords
+    switches: list[bool | None] = []
+    for name, parameter in parameters.items():
+        value = named.get(name, parameter.default)
+        if parameter.annotation == "bool":
+            switches.append(value)
+        elif parameter.annotation in ("Sequence[bool]", "Sequence[bool | None]"):
+            switches += value
+    return tuple(switches)
+
+
+def test_of_what_a_question_chooses_every_combination_is_asked() -> None:
+    """Nothing asked any more whether a writer refuses a table that a server has open, and that it is not to force."""
+    chosen: dict[tuple[Any, int], set[tuple[bool | None, ...]]] = defaultdict(set)
+    for question in questions():
+        if isinstance(question.found, functools.partial) and isinstance(question.found.func, FunctionType):
+            switches = switches_of(question.found)
+            chosen[question.found.func, len(switches)].add(switches)
+    assert {function.__name__ for function, _ in chosen} >= {"_version_of_writer", "_left_by_purge", "_published"}
+    for (function, _), found in chosen.items():
+        values = ({True, False, *each} for each in zip(*found, strict=True))
+        assert found == {*itertools.product(*values)}, function.__qualname__
 
 
 def test_the_words_of_a_large_filter_have_numbers_beyond_two_bytes() -> None:

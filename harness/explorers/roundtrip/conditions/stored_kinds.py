@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -221,21 +221,20 @@ def _floats() -> Iterator[Kind]:
 
 def _decimals() -> Iterator[Kind]:
     for digits, scale, width in ((2, 1, 1), (9, 2, 4), (18, 18, 8), (38, 10, 16), (76, 20, 32)):
-        yield _decimal(digits, scale, f"DECIMAL({digits},{scale})", _big_endian(width), FIXED, width)
-    yield _decimal(9, 2, "DECIMAL(9,2) in 2 bytes", _big_endian(2), FIXED, 2)
-    yield _decimal(9, 2, "DECIMAL(9,2) in 9 bytes", _big_endian(9), FIXED, 9)
-    yield _decimal(9, 2, "DECIMAL(9,2) as INT32", _little_endian(4), INT32)
-    yield _decimal(18, 3, "DECIMAL(18,3) as INT64", _little_endian(8), INT64)
-    yield _decimal(18, 3, "DECIMAL(18,3) as INT32", _little_endian(4), INT32)
-    yield _decimal(18, 3, "DECIMAL(18,3) of any length", _big_endian(8), BYTE_ARRAY)
+        yield _decimal(digits, scale, f"DECIMAL({digits},{scale})", width)
+    yield _decimal(9, 2, "DECIMAL(9,2) in 2 bytes", 2)
+    yield _decimal(9, 2, "DECIMAL(9,2) in 9 bytes", 9)
+    yield _decimal(9, 2, "DECIMAL(9,2) as INT32", 4, INT32)
+    yield _decimal(18, 3, "DECIMAL(18,3) as INT64", 8, INT64)
+    yield _decimal(18, 3, "DECIMAL(18,3) as INT32", 4, INT32)
+    yield _decimal(18, 3, "DECIMAL(18,3) of any length", 8, BYTE_ARRAY)
 
 
-def _decimal(
-    digits: int, scale: int, name: str, stored: Callable[[int], bytes | None], physical: int, width: int = 0
-) -> Kind:
+def _decimal(digits: int, scale: int, name: str, width: int, physical: int = FIXED) -> Kind:
+    """Return a decimal in so many bytes, and ask for the first value that they cannot have as well."""
     tag = next(tag for tag, most in DECIMAL_TAGS.items() if digits <= most)
     arrow = (pa.decimal256 if digits > 38 else pa.decimal128)(digits, scale)
-    largest, wide = 10**digits - 1, 40_000
+    largest, wide = 10**digits - 1, 1 << 8 * width - 1
     return _integer(
         name,
         tag | digits << 8 | scale << 18,
@@ -244,8 +243,8 @@ def _decimal(
         "",
         ends=(-largest, largest),
         physical=physical,
-        stored=stored,
-        fixed_bytes=width,
+        stored=_in_bytes(width, "little" if physical in (INT32, INT64) else "big"),
+        fixed_bytes=width if physical == FIXED else 0,
         values=(-1, wide) if wide <= largest else (-1,),
         odd=(wide,),
         made=lambda key: Decimal((int(key < 0), tuple(map(int, str(abs(key)))), -scale)),
@@ -254,12 +253,8 @@ def _decimal(
     )
 
 
-def _big_endian(width: int) -> Callable[[int], bytes | None]:
-    return lambda key: key.to_bytes(width, "big", signed=True) if abs(key) < 1 << 8 * width - 1 else None
-
-
-def _little_endian(width: int) -> Callable[[int], bytes | None]:
-    return lambda key: key.to_bytes(width, "little", signed=True) if abs(key) < 1 << 8 * width - 1 else None
+def _in_bytes(width: int, order: Literal["little", "big"]) -> Callable[[int], bytes | None]:
+    return lambda key: key.to_bytes(width, order, signed=True) if abs(key) < 1 << 8 * width - 1 else None
 
 
 def _texts() -> Iterator[Kind]:

@@ -17,14 +17,17 @@ from tornproof.harness.common.verdict import Phase, Verdict
 from tornproof.harness.counterexamples.make import as_log
 from tornproof.harness.counterexamples.replay import replay_log
 from tornproof.harness.explorers.schedules import controls as schedule_controls
-from tornproof.harness.explorers.schedules import crash
+from tornproof.harness.explorers.schedules import crash, small_programs
 from tornproof.harness.explorers.schedules import points as schedule_points
 from tornproof.harness.explorers.schedules.controls import LETTER, LETTERS, NUMBERS, control_case, failed_controls
 from tornproof.harness.explorers.schedules.exploration import Exploration
 from tornproof.harness.explorers.schedules.explorer import explore_schedules
+from tornproof.harness.explorers.schedules.small_programs import PROGRAMS
 from tornproof.harness.search import dpor
 from tornproof.harness.search.every_order import every_end
 from tornproof.harness.search.outcome import Outcomes, path_to
+from tornproof.harness.search.random_schedules import Choose
+from tornproof.harness.search.reader_reduction import Arrivals, ReaderReduction
 from tornproof.harness.search.transitions import follow
 from tornproof.harness.simulator.filesystem.intercept import CallKind
 from tornproof.harness.simulator.persistence.models import A
@@ -32,6 +35,7 @@ from tornproof.harness.simulator.process.bodies import SEEN
 from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.simulator.process.simulated_process import FROM_MEMORY, READ, Say
+from tornproof.harness.simulator.process.world import World
 from tornproof.harness.systems.toy import AcknowledgesFirst, HeaderFirst
 from tornproof.harness.systems.toy_readers import Counter, LocksAndReadsEarly, ReadsEarly, ShowsLate
 from tornproof.harness.systems.toy_records import InPlace, LooksOnce, Record
@@ -186,6 +190,53 @@ def test_a_sound_toy_that_is_rejected_fails_the_controls(monkeypatch: pytest.Mon
     failures = failed_controls(0)
     failed_controls.cache_clear()
     assert len(failures) == 4 and all("rejected the sound toy" in failure for failure in failures)
+
+
+class ReachesOneEnd(ReaderReduction):
+    """Broken: leaves out all ends of a reader but one."""
+
+    def search(self, *arguments: Any, **more: Any) -> Arrivals:
+        arrivals = super().search(*arguments, **more)
+        _, *others = (state for state in arrivals if state.is_at_end)
+        return {state: arrival for state, arrival in arrivals.items() if state not in others}
+
+
+def explores_one(world: World, on_run: Callable[[dpor.Run], None]) -> None:
+    runs: list[dpor.Run] = []
+    dpor.explore_all(world, runs.append)
+    on_run(runs[0])
+
+
+def never_preempts(*_: object) -> Choose:
+    return lambda process_indexes, transition: process_indexes[0]
+
+
+@pytest.mark.parametrize(
+    ("method", "name", "broken"),
+    [
+        ("DPOR", "explore_all", explores_one),
+        ("uniform random", "uniform", never_preempts),
+        ("PCT", "pct", never_preempts),
+        ("reader reduction", "ReaderReduction", ReachesOneEnd),
+    ],
+)
+def test_a_method_that_lacks_outcomes_of_small_programs_fails_their_controls(
+    method: str, name: str, broken: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Random schedules passed that found one outcome of many."""
+    monkeypatch.setattr(small_programs, name, broken)
+    programs = [each for each in PROGRAMS if each.has_reader or method != "reader reduction"]
+    assert [*small_programs.failed_controls(0)] == [
+        f"{method} did not have the outcomes of every order: {program.title}" for program in programs
+    ]
+
+
+def test_a_method_with_outcomes_that_no_order_has_fails_the_controls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(small_programs, "every_end", lambda world: [next(every_end(world))])
+    failures = [failure.partition(" did not ")[0] for failure in small_programs.failed_controls(0)]
+    readers = sum(each.has_reader for each in PROGRAMS)
+    sampled = dict.fromkeys(("DPOR", "uniform random", "PCT"), len(PROGRAMS))
+    assert {each: failures.count(each) for each in failures} == {**sampled, "reader reduction": readers}
 
 
 class Remembers(Counter):

@@ -25,6 +25,7 @@ from tornproof.harness.search.product_reduction import (
     CrashSearch,
     Moves,
     ReductionCounts,
+    is_at_work,
 )
 from tornproof.harness.search.random_schedules import Sampler, uniform
 from tornproof.harness.search.staleness import StaleReads
@@ -208,7 +209,7 @@ class CrashedSchedules(CrashSearch):
         reached[IN_COMMIT if progress.pending is not None else BETWEEN_COMMITS] += 1
         if self._readers_survive:
             reached[SEEN_EARLY] += progress.seen > len(progress.committed)
-            reached[READER_AT_WORK] += _is_reader_at_work(crash.before)
+            reached[READER_AT_WORK] += is_at_work(crash.before.nodes[READER_INDEX])
 
     def _count_recovery(self, crash: _Crash, end: World) -> None:
         reached, before = self.counts.reached, crash.before.progress
@@ -219,7 +220,8 @@ class CrashedSchedules(CrashSearch):
             count = self.sessions.second.judge.version_of(before, found[0])
             reached[KEPT if count is not None and count > len(before.committed) else DROPPED] += 1
         if self._readers_survive:
-            reached[LIVED_THROUGH] += _is_reader_at_work(crash.before) and end.nodes[READER_INDEX].call is None
+            has_ended = end.nodes[READER_INDEX].call is None
+            reached[LIVED_THROUGH] += has_ended and is_at_work(crash.before.nodes[READER_INDEX])
 
 
 def _steps(world: World, schedule: Schedule) -> Iterator[tuple[World, Moves]]:
@@ -241,8 +243,3 @@ def _spread(crashes: Sequence[_Crash], count: int) -> Sequence[_Crash]:
 
 def _most_done(crash: _Crash) -> tuple[int, int]:
     return crash.before.progress.seen, crash.before.nodes[WRITER_INDEX].depth
-
-
-def _is_reader_at_work(world: World) -> bool:
-    reader = world.nodes[READER_INDEX]
-    return reader.depth > 0 and reader.call is not None

@@ -27,6 +27,7 @@ from tornproof.harness.search.reader_reduction import (
 from tornproof.harness.simulator.persistence.models import model_named
 from tornproof.harness.simulator.process.bodies import FAILED
 from tornproof.harness.simulator.process.observer import Progress, Property, Violation
+from tornproof.harness.simulator.process.simulated_process import Node
 from tornproof.harness.simulator.process.world import World
 
 Moves: TypeAlias = list[Action]
@@ -254,7 +255,7 @@ class ProductReduction(CrashSearch):
         reached[IN_COMMIT if progress.pending is not None else BETWEEN_COMMITS] += 1
         if self._readers_survive:
             reached[SEEN_EARLY] += any(state.progress.seen > len(progress.committed) for state in readers)
-            reached[READER_AT_WORK] += any(state.node.depth > 0 for state in readers)
+            reached[READER_AT_WORK] += any(is_at_work(state.node) for state in readers)
 
     def _count_recovery(self, trace: Trace, arrivals: Arrivals, before: Progress) -> None:
         reached = self.counts.reached
@@ -262,9 +263,15 @@ class ProductReduction(CrashSearch):
             reached[KEPT if trace.recovered_count > len(before.committed) else DROPPED] += 1
         reached[ORPHAN_SEEN] += any(0 < each.trace_index < trace.recovered_state for each in arrivals.values())
         if self._readers_survive:
-            reached[LIVED_THROUGH] += any(
-                state.node.call is None and origin_of(arrivals, state).node.depth > 0 for state in arrivals
-            )
+            origins = [(state, origin_of(arrivals, state).node) for state in arrivals]
+            # Who was at work may end in the state of one that had ended already, and is not told from it then.
+            has_ended = any(state.node.call is None and origin.depth > 0 for state, origin in origins)
+            reached[LIVED_THROUGH] += has_ended and any(is_at_work(origin) for _, origin in origins)
+
+
+def is_at_work(reader: Node) -> bool:
+    """Whether a reader has begun and not ended."""
+    return reader.depth > 0 and reader.call is not None
 
 
 def met_by_kills(sessions: Sessions) -> Iterator[str]:

@@ -13,7 +13,7 @@ from tornproof.harness.common.system import Target
 from tornproof.harness.common.verdict import Finding, HasTime, OnProgress, Phase, Verdict, always
 from tornproof.harness.counterexamples.run import Signature
 from tornproof.harness.explorers.schedules import small_programs
-from tornproof.harness.search.crash_world import Sessions
+from tornproof.harness.search.crash_world import READER_INDEX, Sessions
 from tornproof.harness.search.crashed_schedules import CrashedSchedules
 from tornproof.harness.search.product_reduction import (
     IN_COMMIT,
@@ -191,6 +191,8 @@ def explore_under(
     if missing and not is_complete:
         # A search of a part may have missed what a few kills meet.
         missing -= NOT_IN_EVERY_SYSTEM if is_cut else _met_by_kills(case)
+    if not counts.reached[READER_AT_WORK] and _reads_in_one_call(case):
+        missing |= {READER_AT_WORK, LIVED_THROUGH}
     return ModelResult(
         model=name,
         counts={
@@ -214,6 +216,17 @@ def _met_by_kills(case: TestCase) -> frozenset[str]:
         return frozenset(met_by_kills(sessions))
     finally:
         sessions.close()
+
+
+def _reads_in_one_call(case: TestCase) -> bool:
+    """Return whether a reader has ended after its first call, so that none is ever at work when the writer dies."""
+    group = case.process_group()
+    try:
+        world = case.begin(group)
+        world.step(READER_INDEX)
+        return world.nodes[READER_INDEX].call is None
+    finally:
+        group.close()
 
 
 def _search(

@@ -18,7 +18,14 @@ from tornproof.harness.explorers.schedules import crash, small_programs
 from tornproof.harness.explorers.schedules.crash import COVERAGE_GOALS_OF_KILLS, control_case, explore_under
 from tornproof.harness.search.crash_world import Disks, Sessions
 from tornproof.harness.search.crashed_schedules import CrashedSchedules
-from tornproof.harness.search.product_reduction import IN_COMMIT, KEPT, LIVED_THROUGH, SEEN_EARLY, ProductReduction
+from tornproof.harness.search.product_reduction import (
+    IN_COMMIT,
+    KEPT,
+    LIVED_THROUGH,
+    READER_AT_WORK,
+    SEEN_EARLY,
+    ProductReduction,
+)
 from tornproof.harness.simulator.filesystem.kernel import Kernel
 from tornproof.harness.simulator.persistence.legal_disks import legal_disks
 from tornproof.harness.simulator.persistence.models import MODELS, model_named
@@ -210,6 +217,40 @@ def test_a_time_limit_is_asked_before_each_disk_of_a_crash_is_made(
     finally:
         sessions.close()
     assert made_count == 3 and not counts.is_complete
+
+
+class ReadsInCalls(Toy):
+    """A reader of so many calls, which has ended after the last one."""
+
+    def __init__(self, call_count: int) -> None:
+        self._call_count = call_count
+
+    def read(self, storage: Storage, path: str) -> bytes:
+        for _ in range(self._call_count):
+            storage.kind(f"{path}/state")
+        return b""
+
+
+@pytest.mark.parametrize("call_count", [1, 2])
+@pytest.mark.parametrize("search", [ProductReduction, CrashedSchedules])
+def test_a_reader_is_at_work_between_its_first_call_and_its_last_one(
+    search: type[ProductReduction | CrashedSchedules], call_count: int
+) -> None:
+    """A reader that had not begun, or had ended, counted as one that lived through a crash."""
+    case = replace(control_case(ReadsInCalls(call_count)), readers=(Readers(),))
+    sessions = Sessions.of(case)
+    reached = search(sessions, "A", disks_of("A")).run().reached
+    sessions.close()
+    assert reached[IN_COMMIT] > 0
+    assert {bool(reached[goal]) for goal in (READER_AT_WORK, LIVED_THROUGH)} == {call_count > 1}
+
+
+@pytest.mark.parametrize("states_max", [None, 5])
+def test_that_a_reader_of_one_call_is_at_work_is_no_goal(states_max: int | None) -> None:
+    case = replace(control_case(ReadsInCalls(1)), readers=(Readers(),))
+    assert {READER_AT_WORK, LIVED_THROUGH} <= explore_under(case, "A", states_max).impossible
+    case = replace(case, target=ReadsInCalls(2))
+    assert not {READER_AT_WORK, LIVED_THROUGH} & explore_under(case, "A", states_max).impossible
 
 
 class EndsWithItsRename(Toy):

@@ -74,8 +74,8 @@ def failed_controls() -> Iterator[str]:
         yield f"a row with the keys of another one gave {replaced}"
     if step(STATE, Purge(kept=(UNNAMED,))):
         yield "the model lets a purge keep what nobody needs"
-    for versions in permutations((OTHER, STATE.committed)):
-        pinned = STATE._replace(pins=tuple(enumerate(versions)))
+    for both in permutations((OTHER, STATE.committed)):
+        pinned = STATE._replace(pins=tuple(enumerate(both)))
         if [outcome.answer for outcome in step(pinned, Purge())] != [()]:
             yield "the model lets a purge remove what one of two readers has pinned"
     write = Write(partition=0, rows=(1, 2), token=2, in_place=True)

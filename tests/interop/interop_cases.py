@@ -1,7 +1,7 @@
 """Single cases: what random programs leave out, because it is rare, or one of the two cannot do it or does it wrong."""
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -34,6 +34,7 @@ from tornproof.harness.systems.server.process import Server
 
 PARQUET_HOURS = 3
 KILLS = 6
+CONVERTED_TABLES = 8
 CHECK_ROUNDS = 8
 STATEMENTS_BEFORE_KILL = 40
 STEPS_TO_DATA = 2
@@ -309,6 +310,27 @@ def _created_by_us(server: Server, tally: Tally) -> tuple[Outcome, str]:
     return Outcome.AGREES, f"{len(expected)} rows, two of them the server's"
 
 
+def _altered_and_converted(server: Server, tally: Tally) -> tuple[Outcome, str]:
+    """The server alters tables, makes them ones with a write-ahead log and back, and inserts; nothing is ours."""
+    numbers = range(CONVERTED_TABLES)
+    for number in numbers:
+        server.execute(f"CREATE TABLE converted_{number} (ts TIMESTAMP) TIMESTAMP(ts) PARTITION BY DAY BYPASS WAL")
+        for column in range(1 + number):
+            server.execute(f"ALTER TABLE converted_{number} ADD COLUMN c{column} INT")
+    for day, conversion in enumerate(("", "SET TYPE WAL", "SET TYPE BYPASS WAL", "SET TYPE WAL")):
+        if conversion:
+            for number in numbers:
+                server.execute(f"ALTER TABLE converted_{number} {conversion}")
+            server.restart()
+            _demand_all_sound(server, numbers)
+        for number in numbers:
+            server.execute(f"INSERT INTO converted_{number} (ts) VALUES ({FIRST_HOUR + (24 * day + number) * HOUR})")
+            server.settle(f"converted_{number}")
+            demand_equal("rows", [[1 + day]], server.execute(f"SELECT count() FROM converted_{number}"))
+        _demand_all_sound(server, numbers)
+    return Outcome.AGREES, f"{len(numbers)} tables are sound after each of 3 conversions, and after each of 4 rows"
+
+
 def _server_killed(server: Server, tally: Tally) -> tuple[Outcome, str]:
     """The server is killed among its commits; we migrate, recover, verify; it starts again and has all statements."""
     acknowledged = 0
@@ -419,6 +441,7 @@ CASES: Sequence[Case] = (
     _parquet_last_without_log,
     _dead_bytes_of_a_killed_commit,
     _created_by_us,
+    _altered_and_converted,
     _server_killed,
     _server_upserts_beside_a_border_of_row_groups,
     _server_killed_in_its_own_commit,
@@ -461,6 +484,13 @@ def _commit(table: tornproof.Table, columns: dict[str, list[Any]]) -> None:
 def _first_part(error: Exception) -> str:
     """Return a message without the server's log, which differs every time."""
     return str(error).partition("; ")[0]
+
+
+def _demand_all_sound(server: Server, numbers: Iterable[int]) -> None:
+    server.stop()
+    for number in numbers:
+        _demand_sound(path_of(server, f"converted_{number}"))
+    server.start()
 
 
 def _demand_sound(path: Path) -> None:

@@ -25,6 +25,7 @@ from tornproof.impl.table.metadata_file import (
     TableMetadata,
     encode_metadata_file,
     encode_name,
+    in_lower_case,
 )
 from tornproof.impl.table.new_dictionary import new_dictionary
 from tornproof.impl.table.partition_schema import physical_form
@@ -138,9 +139,9 @@ def _check_columns(columns: Sequence[NewColumn], timestamp: str, partition_by: P
     seen: set[str] = set()
     for column in columns:
         _check_name("a column", column.name)
-        if column.name.lower() in seen:
+        if in_lower_case(column.name) in seen:
             raise TableRejectedError(f"two columns are called {column.name!r}; upper and lower case are the same")
-        seen.add(column.name.lower())
+        seen.add(in_lower_case(column.name))
         _check_type(column)
         if column.is_dedup_key and tag_of(column.type) is TypeTag.ARRAY:
             # No commit could tell its rows apart.

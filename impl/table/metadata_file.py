@@ -22,6 +22,7 @@ HEADER_BYTES = layout.MetaHeader.layout.size_bytes
 COLUMN_BYTES = layout.MetaColumn.layout.size_bytes
 LENGTH_BYTES = layout.NameLength.layout.size_bytes
 CODE_UNIT_BYTES = 2
+LAST_OF_ONE_UNIT = "\uffff"
 FORMAT_VERSION = 426
 MINOR_FORMAT_VERSION = 1
 CHECKSUM_OF_COLUMN = 37
@@ -126,10 +127,9 @@ def decode_metadata_file(data: Buffer, *, file: str) -> TableMetadata:
             slots.append(None)
         if record.type >= 0:
             _check_free(slots[slot_of[index]], index, record, file)
-            # Servers find columns by their names in lower case.
-            if name.lower() in seen:
+            if in_lower_case(name) in seen:
                 raise CorruptError(file, f"name of column {index}", None, "a name of its own", repr(name))
-            seen.add(name.lower())
+            seen.add(in_lower_case(name))
             slots[slot_of[index]] = _column(index, name, record)
     _check_timestamp(header, records, file)
     _check_keys([column for column in slots if column is not None], header, file)
@@ -170,6 +170,11 @@ def encode_metadata_file(metadata: TableMetadata, *, table_id: int) -> bytes:
     records = [_record(column).pack() for column in columns]
     content = b"".join([header.pack(), *records, *(encode_name(column.name) for column in columns)])
     return content.ljust(-(-len(content) // FILE_STEP_BYTES) * FILE_STEP_BYTES, b"\0")
+
+
+def in_lower_case(name: str) -> str:
+    """Return a name as servers find columns by it: each UTF-16 unit for itself, so that ẞ is ß, and İ is i."""
+    return "".join(each.lower()[0] if each <= LAST_OF_ONE_UNIT else each for each in name)
 
 
 def encode_name(name: str) -> bytes:

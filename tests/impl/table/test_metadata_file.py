@@ -398,6 +398,27 @@ def test_no_earlier_version_excuses_a_flipped_bit_of_the_number_of_columns(
     assert not right & excused
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "is_same"),
+    [
+        ("Größe", "gRÖSSE", False),
+        ("GRÖẞE", "größe", True),
+        ("İ", "i", True),
+        ("İ", "i\u0307", False),
+        ("ΟΔΟΣ", "οδοσ", True),
+        ("ΟΔΟΣ", "οδος", False),
+        ("\U00010400", "\U00010428", False),
+    ],
+)
+def test_names_are_equal_if_all_of_their_units_are_in_lower_case(first: str, second: str, is_same: bool) -> None:
+    """As a whole, some words are others in lower case: a sound table was rejected, or a damaged one was not."""
+    content = meta_file((first, LIVE), (second, LIVE))
+    if is_same:
+        assert rejected(content).field == "name of column 1"
+    else:
+        assert names_and_ids(decode(content)) == [(first, 0), (second, 1)]
+
+
 def test_a_file_of_an_old_release_has_no_checksum() -> None:
     content = bytearray(meta_file(("a", TIMESTAMP), ("b", LIVE), timestamp_index=0))
     assert len(decode(bytes(content)).columns) == 2

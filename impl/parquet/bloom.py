@@ -73,9 +73,19 @@ def hashes_of(stored: pa.Array) -> Hashes:
     return _hashes_of_rows(_fixed_rows(stored, stored.type.bit_width // 8))
 
 
+def with_positive_zeros(stored: pa.Array) -> pa.Array:
+    """Return floats without nulls and with 0.0 in place of -0.0, as which servers look for it; others as they are."""
+    if not pa.types.is_floating(stored.type):
+        return stored
+    values = stored.drop_null().to_numpy()
+    is_negative = (values == 0) & np.signbit(values)
+    return pa.array(np.where(is_negative, np.zeros_like(values), values)) if is_negative.any() else stored
+
+
 def bitset_of_values(stored: pa.Array, false_positive_rate: float) -> bytes:
-    """Return the filter of an array in stored form, sized by its distinct values."""
-    hashes = np.unique(hashes_of(stored))
+    """Return the filter of an array in stored form, sized by its distinct values; with -0.0 it also has 0.0."""
+    hashes, positive = hashes_of(stored), with_positive_zeros(stored)
+    hashes = np.unique(hashes if positive is stored else np.append(hashes, hashes_of(positive)))
     return build_bitset(hashes, bitset_size_bytes(len(hashes), false_positive_rate))
 
 

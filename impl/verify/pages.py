@@ -16,7 +16,7 @@ from tornproof.impl.chunk.page_index import ColumnIndex, StoredIndex, check_offs
 from tornproof.impl.chunk.statistics import check_rows, without_older_rows
 from tornproof.impl.errors import CorruptError, Problem, ProblemError, UnsupportedError
 from tornproof.impl.layout.record import Buffer
-from tornproof.impl.parquet.bloom import can_be_hashed, hashes_of, probe
+from tornproof.impl.parquet.bloom import can_be_hashed, hashes_of, probe, with_positive_zeros
 from tornproof.impl.parquet.footer import ColumnChunk, ParquetFooter
 from tornproof.impl.parquet.pages import PageInfo
 from tornproof.impl.pm.block import Chunk
@@ -57,8 +57,11 @@ class ChunkFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def missing_values(stored: pa.Array, bitset: bytes | memoryview) -> int:
-    """Return how many non-null values of an array in stored form are not in the filter."""
-    return int(np.count_nonzero(~probe(bitset, hashes_of(stored))))
+    """Return how many non-null values of an array in stored form are not in the filter, -0.0 neither as 0.0."""
+    is_there, positive = probe(bitset, hashes_of(stored)), with_positive_zeros(stored)
+    if positive is not stored:
+        is_there |= probe(bitset, hashes_of(positive))
+    return int(np.count_nonzero(~is_there))
 
 
 def chunk_filter(

@@ -1,6 +1,7 @@
 """Hashes, sizes and bits of bloom filters are those of other writers, and no filter loses a value."""
 
 import io
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -183,6 +184,16 @@ def test_where_the_common_rule_sizes_too_small_is_known() -> None:
 @given(st.binary(min_size=32, max_size=96).filter(lambda raw: len(raw) % 32 == 0), st.integers(0, (1 << 64) - 1))
 def test_single_and_many_probes_agree_on_any_bits(bitset: bytes, value_hash: int) -> None:
     assert probe(bitset, np.array([value_hash], np.uint64)).tolist() == [may_contain(memoryview(bitset), value_hash)]
+
+
+def test_a_filter_of_a_negative_zero_has_both_zeros() -> None:
+    """A server skipped the row group for a condition on 0.0, and what servers write for it was damage."""
+    for form, of in (("<f", pa.float32()), ("<d", pa.float64())):
+        negative, positive = (hash_of(struct.pack(form, zero)) for zero in (-0.0, 0.0))
+        both = bitset_of_values(pa.array([-0.0, None, 7.0], of), 0.01)
+        assert may_contain(both, negative) and may_contain(both, positive)
+        alone = bitset_of_values(pa.array([0.0], of), 0.01)
+        assert may_contain(alone, positive) and not may_contain(alone, negative)
 
 
 def test_a_filter_of_no_values_holds_nothing_and_one_of_all_bits_everything() -> None:

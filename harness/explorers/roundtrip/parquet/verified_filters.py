@@ -38,6 +38,7 @@ FILES = {
     BloomPosition.EXTERNAL: (DATA_FILE,),
     BloomPosition.BOTH: (PM_FILE, DATA_FILE),
 }
+FLOATS = ("FLOAT", "DOUBLE")
 RATE, SMALL_BYTES, LARGE_BYTES = 0.01, 32, 2048
 OWN_BYTES = (32, 64, 128)
 """As large may a filter be that a writer makes of so few values."""
@@ -202,10 +203,20 @@ def _wrong(case: Filled) -> Iterator[tuple[str, str]]:
     for ordinal, chunks in enumerate(stored_row_groups()):
         for number, values in enumerate(chunks):
             bitset, there = next(filters), [each for each in values if each is not None]
-            missing = sum(not may_be_in(bitset, xxhash.xxh64_intdigest(each)) for each in there)
+            of = filtered_columns()[number].type
+            missing = sum(
+                not any(may_be_in(bitset, xxhash.xxh64_intdigest(as_)) for as_ in _looked_for(of, each))
+                for each in there
+            )
             if missing:
                 field = f"bloom filter of column 'c{number}' of row group {ordinal}"
                 yield field, f"{missing} of {len(there)} that are not"
+
+
+def _looked_for(of: str, value: bytes) -> tuple[bytes, ...]:
+    """Return as what a value may be in a filter: servers look for -0.0 as 0.0."""
+    is_negative_zero = of in FLOATS and value == bytes(len(value) - 1) + b"\x80"
+    return (value, bytes(len(value))) if is_negative_zero else (value,)
 
 
 def _not_there(case: Filled, table: Table) -> Iterator[str]:
@@ -218,7 +229,8 @@ def _not_there(case: Filled, table: Table) -> Iterator[str]:
             contents[name] = file.pread(file.size_bytes(), 0)
     for chunks in stored_row_groups():
         for column, values in zip(filtered_columns(), chunks, strict=True):
-            hashes = [xxhash.xxh64_intdigest(each) for each in values if each is not None]
+            stored = [each for each in values if each is not None]
+            hashes = [xxhash.xxh64_intdigest(as_) for each in stored for as_ in _looked_for(column.type, each)]
             # How large a filter is, is nothing that a reader relies on.
             filters = [filter_of(hashes, size_bytes) for size_bytes in OWN_BYTES]
             for name, content in contents.items():

@@ -62,6 +62,7 @@ from tornproof.harness.explorers.roundtrip.worked_out.parquet.bloom_filters impo
     asked_filters,
     bloom_filters,
     copied_filters,
+    filters_of_zeros,
 )
 from tornproof.harness.explorers.roundtrip.worked_out.parquet.chunk_layouts import chunk_layouts
 from tornproof.harness.explorers.roundtrip.worked_out.parquet.column_types import (
@@ -128,6 +129,7 @@ def questions() -> tuple[Question, ...]:
         *parquet_forms(),
         *migrated_documents(),
         *bloom_filters(),
+        *filters_of_zeros(),
         *migrations_of_one(),
         *errors(),
         *work(),

@@ -29,6 +29,7 @@ from tornproof.impl.parquet.thrift import Field, Kind, Struct, encode, with_fiel
 from tornproof.impl.pm.chain import decode_chain
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.table import open_table
+from tornproof.impl.verify.pages import missing_values
 from tornproof.impl.write.writer_options import BloomOptions, BloomPosition, WriterOptions
 
 BLOOM_SALTS = (
@@ -37,6 +38,7 @@ BLOOM_SALTS = (
 )
 PATH = "table"
 TIMES = range(FIRST_TIME, FIRST_TIME + 10)
+ZEROS: tuple[list[float | None], ...] = ([1.5], [0.0], [-0.0], [0.0, -0.0, 1.5], [None, -0.0, -0.0, math.nan])
 FILTER_BYTES_MAX = 4096
 LARGE_FILTER_BYTES = 1 << 20
 """The number of a word in such a filter has more than 16 bits."""
@@ -64,6 +66,32 @@ def _copied_filters(group_count: int, size_bytes: int) -> int:
     content = with_footer(content, within(CHUNK_FACTS, lambda chunk: with_fields(chunk, *facts)))
     metadata = convert(reader_of(content), size_bytes=len(content), file="shared.parquet")
     return metadata.count(size_bytes.to_bytes(4, "little") + bits)
+
+
+def filters_of_zeros() -> Iterator[Question]:
+    """Yield filters of floats, in which servers look for 0.0 alone, and store -0.0 as either of both zeros."""
+    for (form, of), values in itertools.product((("<f", pa.float32()), ("<d", pa.float64())), ZEROS):
+        zeros = [xxhash.xxh64_intdigest(struct.pack(form, zero)) for zero in (0.0, -0.0)]
+        stored = [xxhash.xxh64_intdigest(struct.pack(form, each)) for each in values if each is not None]
+        words = f"the zeros in a filter of the {of} values {values}"
+        expected = [zeros[0] in stored or zeros[1] in stored, zeros[1] in stored]
+        yield Question("filters", words, functools.partial(_zeros_in, pa.array(values, of), zeros), expected)
+        for first in zeros:
+            there = [first if each in zeros else each for each in stored]
+            missing = sum(each == zeros[0] != first for each in stored)
+            words = (
+                f"how many of the {of} values {values} a filter lacks that has {'-' * (first == zeros[1])}0.0 for zeros"
+            )
+            yield Question("filters", words, functools.partial(_missing, pa.array(values, of), there), missing)
+
+
+def _zeros_in(values: pa.Array, zeros: list[int]) -> list[bool]:
+    content = bloom.bitset_of_values(values, 1e-6)
+    return [bloom.may_contain(content, each) for each in zeros]
+
+
+def _missing(values: pa.Array, hashes: list[int]) -> int:
+    return missing_values(values, bloom.build_bitset(np.array(hashes, np.uint64), FILTER_BYTES_MAX))
 
 
 def bloom_filters() -> Iterator[Question]:

@@ -21,7 +21,7 @@ from tornproof.impl.parquet.records import Table, read
 from tornproof.impl.parquet.thrift import TRUE, BrokenError, Step, decode
 from tornproof.impl.pm.block import Chunk
 from tornproof.impl.pm.header import Column
-from tornproof.impl.pm.statistics import are_unsigned, value_of
+from tornproof.impl.pm.statistics import are_unsigned, has_known_maximum, value_of
 from tornproof.impl.types.compute import compute
 from tornproof.impl.types.questdb import TypeTag, tag_of
 
@@ -84,7 +84,7 @@ def check_offset_index(index: StoredIndex, pages: Sequence[PageInfo], *, is_flat
 
 
 class ColumnIndex(msgspec.Struct, frozen=True, kw_only=True):
-    """What a column index says of each data page; None for bounds of pages without values, and of unknown order."""
+    """What a column index says of each data page; None for bounds of pages without values, and for unknown ones."""
 
     stored: StoredIndex
     column: Column
@@ -123,7 +123,8 @@ class ColumnIndex(msgspec.Struct, frozen=True, kw_only=True):
     def _check_bounds(self, number: int, bounds: tuple[Any, Any], extremes: tuple[Any, Any]) -> None:
         names, comparisons = ("min_values", "max_values"), (operator.le, operator.ge)
         for name, bound, value, holds in zip(names, bounds, extremes, comparisons, strict=True):
-            if value is not None and not is_nan(bound) and not is_nan(value) and not holds(bound, value):
+            is_known = bound is not None and not is_nan(bound)
+            if is_known and value is not None and not is_nan(value) and not holds(bound, value):
                 self._reject(name, number, f"a bound of {value!r}, which is in the page", repr(bound))
 
     def _reject(self, name: str, number: int, expected: object, actual: object) -> NoReturn:
@@ -164,13 +165,18 @@ def data_pages(pages: Sequence[PageInfo]) -> Sequence[PageInfo]:
 
 
 def _bounds(stored: StoredIndex, column: Column, raw: tuple[bytes, bytes]) -> tuple[Any, Any] | None:
-    """Return the bounds of a page with values as values to compare, None if these have no known order."""
+    """Return the bounds of a page with values as values to compare, None if these have no known order.
+
+    A maximum alone is None where none is known.
+    """
     if not has_known_order(column):
         return None
     low: Any = value_of(column, raw[0])
     high: Any = value_of(column, raw[1])
     if low is None or high is None:
         stored.reject("bounds in column index", "bytes of the physical type's width", " and ".join(map(bytes.hex, raw)))
+    if not has_known_maximum(column):
+        return low, None
     if low > high:
         if are_unsigned(column, low, high):
             return None
@@ -184,7 +190,7 @@ def _check_order(stored: StoredIndex, column: Column, order: BoundaryOrder, boun
         return
     follows = operator.lt if order is BoundaryOrder.ASCENDING else operator.gt
     for of_all in zip(*bounds, strict=True):
-        for before, after in itertools.pairwise(of_all):
+        for before, after in itertools.pairwise(each for each in of_all if each is not None):
             # Never true of a NaN.
             if follows(after, before) and not are_unsigned(column, max(before, after), min(before, after)):
                 expected = f"bounds of pages in {order.name} order"

@@ -17,7 +17,7 @@ import pyarrow as pa
 from tornproof.impl.errors import CorruptError, ProblemError, UnsupportedError
 from tornproof.impl.pm.block import Chunk, Statistic
 from tornproof.impl.pm.header import Column
-from tornproof.impl.pm.statistics import UNSIGNED_TAGS, Bound, older_row_count, value_of
+from tornproof.impl.pm.statistics import UNSIGNED_TAGS, Bound, maximum_of, older_row_count, value_of
 from tornproof.impl.types.arrow import valid_decimal_shape
 from tornproof.impl.types.compute import compute
 from tornproof.impl.types.physical import PhysicalType
@@ -65,12 +65,14 @@ def check_bounds(values: pa.Array, column: Column, chunk: Chunk, *, file: str) -
 
     EXACT bounds must occur among the values where that is known (`_may_be_exact`); a bound may also be the start of a
     long text, because the converter marks everything exact (docs/migration.md). Not compared is what has no known
-    order: columns of unknown type, INT96, and minima above their maxima (unsigned integers of other writers).
+    order: columns of unknown type, INT96, and minima above their maxima (unsigned integers of other writers); nor are
+    maxima of BINARY (`has_known_maximum`).
     """
-    if (chunk.minimum is None and chunk.maximum is None) or not has_known_order(column):
+    minimum, maximum = chunk.minimum, maximum_of(column, chunk)
+    if (minimum is None and maximum is None) or not has_known_order(column):
         return
     tag = tag_of(column.type)
-    low, high = _bound(chunk.minimum, column, chunk, file), _bound(chunk.maximum, column, chunk, file)
+    low, high = _bound(minimum, column, chunk, file), _bound(maximum, column, chunk, file)
     is_integer = column.physical_type in (PhysicalType.INT32, PhysicalType.INT64)
     if is_integer and low is not None and high is not None and low > high:
         return
@@ -83,8 +85,8 @@ def check_bounds(values: pa.Array, column: Column, chunk: Chunk, *, file: str) -
         return
     may_be_exact = _may_be_exact(column)
     for name, statistic, bound, value, holds in (
-        ("MIN_STAT", chunk.minimum, low, smallest, operator.le),
-        ("MAX_STAT", chunk.maximum, high, largest, operator.ge),
+        ("MIN_STAT", minimum, low, smallest, operator.le),
+        ("MAX_STAT", maximum, high, largest, operator.ge),
     ):
         if statistic is None or is_nan(bound):
             continue

@@ -7,7 +7,7 @@ import math
 import struct
 from collections.abc import Callable
 
-from tornproof.impl.pm.block import Chunk
+from tornproof.impl.pm.block import Chunk, Statistic
 from tornproof.impl.pm.header import Column
 from tornproof.impl.types.physical import PHYSICAL_WIDTH_BYTES, PhysicalType
 from tornproof.impl.types.questdb import DECIMAL_DIGITS_MAX, NEVER_NULL_TAGS, TypeTag, tag_of
@@ -21,17 +21,28 @@ _TAGS_OF_UNSIGNED = frozenset({TypeTag.INT, TypeTag.LONG})
 
 
 def bounds_of(column: Column, chunk: Chunk) -> tuple[Bound, Bound] | str | None:
-    """Return minimum and maximum as comparable values, None unless both exist, or what is wrong with them.
+    """Return minimum and maximum as comparable values, None unless both are known, or what is wrong with them.
 
     Integers and decimals become int, floats float, everything else stays bytes, which compare unsigned
     bytewise (docs/format.md: UUID and LONG256 in the order as stored).
     """
-    if chunk.minimum is None or chunk.maximum is None:
+    minimum, maximum = chunk.minimum, maximum_of(column, chunk)
+    if minimum is None or maximum is None:
         return None
-    low, high = value_of(column, chunk.minimum.value), value_of(column, chunk.maximum.value)
+    low, high = value_of(column, minimum.value), value_of(column, maximum.value)
     if low is None or high is None:
-        return f"{len(chunk.minimum.value)} and {len(chunk.maximum.value)} bytes"
+        return f"{len(minimum.value)} and {len(maximum.value)} bytes"
     return low, high
+
+
+def has_known_maximum(column: Column) -> bool:
+    """Whether a maximum is above all values, which servers of many releases get wrong for BINARY (docs/format.md)."""
+    return tag_of(column.type) is not TypeTag.BINARY
+
+
+def maximum_of(column: Column, chunk: Chunk) -> Statistic | None:
+    """Return the maximum of a chunk, None unless it is known to be above all values."""
+    return chunk.maximum if has_known_maximum(column) else None
 
 
 def older_row_count(column: Column, chunk: Chunk) -> int:
@@ -50,7 +61,7 @@ def proven_bounds(column: Column, chunk: Chunk) -> tuple[Bound | None, Bound | N
     """
     low, high = (
         None if statistic is None else _readable(column, statistic.value)
-        for statistic in (chunk.minimum, chunk.maximum)
+        for statistic in (chunk.minimum, maximum_of(column, chunk))
     )
     if any(isinstance(bound, float) and math.isnan(bound) for bound in (low, high)):
         return None, None

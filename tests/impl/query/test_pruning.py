@@ -16,9 +16,10 @@ from depth import nightly, sampled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from real_tables import parquet_partitions, rows_of, snapshot_of
+from real_tables import parquet_partitions, rows_of, snapshot_of, verified
 
 from tornproof.impl.errors import CorruptError
+from tornproof.impl.parquet.encode_options import EncodeOptions
 from tornproof.impl.pm.block import Block
 from tornproof.impl.query.predicate import Comparison, IsNull, Not, Operator, Predicate, columns_of, matching
 from tornproof.impl.query.predicate_text import parse_predicate
@@ -29,6 +30,7 @@ from tornproof.impl.read.reader import Snapshot
 from tornproof.impl.table.columns import SnapshotColumn
 from tornproof.impl.table.create import NewColumn
 from tornproof.impl.types.questdb import TypeTag
+from tornproof.impl.write import partition_change
 from tornproof.impl.write.partition_change import WriterOptions
 
 NINE = "tables/9.4.2"
@@ -357,3 +359,26 @@ def test_nan_is_a_value_that_nothing_is_true_of_but_inequality() -> None:
     ):
         found, _ = read(snapshot, where, ["ts"])
         assert found["ts"].equals(rows_of(snapshot)["ts"].take(positions)), where
+
+
+@pytest.mark.parametrize("has_checksums", [True, False])
+@pytest.mark.parametrize("maximum", [bytes(8), b"\xff" * 9])
+def test_rows_above_a_maximum_of_binary_are_found_and_their_table_is_sound(
+    maximum: bytes, has_checksums: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Servers cut the maximum of a BINARY to 8 or 9 bytes, and none above eight 0xFF bytes has so few."""
+    stored_table = partition_change.stored_table
+
+    def with_maximum(*given: Any) -> Any:
+        table, bounds = stored_table(*given)
+        return table, bounds | {"b": (b"a" * 9, maximum)}
+
+    monkeypatch.setattr(partition_change, "stored_table", with_maximum)
+    values = [b"a" * 12, b"\xff" * 9 + b"z"]
+    storage, _ = wt.new_table(NewColumn(name="b", type=TypeTag.BINARY))
+    options = WriterOptions(encoding=EncodeOptions(page_checksums=has_checksums))
+    wt.write(storage, wt.rows([0, 1], b=values), options=options)
+    snapshot = snapshot_of(wt.PATH, storage)
+    for where, count in ((f"b = x'{values[1].hex()}'", 1), ("b > x'ff'", 1), ("b = x'60'", 0)):
+        assert read(snapshot, where)[0].num_rows == count
+    assert verified(wt.PATH, storage).sound

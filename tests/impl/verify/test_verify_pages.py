@@ -6,7 +6,7 @@ import table_builder as tb
 from depth import sampled
 from msgspec.structs import replace
 from real_tables import resolved_partitions, rows_of, snapshot_of, verified
-from written_tables import DAY, IN_PLACE, PATH, filled, rows
+from written_tables import DAY, IN_PLACE, PATH, filled, new_table, rows, write
 
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.chunk.chunk import are_vouched, check_pages
@@ -16,6 +16,7 @@ from tornproof.impl.parquet.bloom_filter import BLOCK_BYTES
 from tornproof.impl.parquet.encode_options import EncodeOptions
 from tornproof.impl.parquet.fields import Codec
 from tornproof.impl.parquet.pages import PageInfo
+from tornproof.impl.table.create import NewColumn
 from tornproof.impl.table.partition import ResolvedPartition, read_chunk
 from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.verify.beside_pages import FileParts
@@ -235,3 +236,20 @@ def test_bounds_of_pages_of_many_texts_are_compared(bound: str, changed: tuple[b
     overwrite(storage, offset_bytes, content.replace(*changed))
     (problem,) = verified(PATH, storage).all_problems
     assert problem.field == f"{bound}[0] in column index of column 'n' of row group 0"
+
+
+@pytest.mark.parametrize("row_count", [4, 300])
+def test_maxima_of_pages_of_binary_are_not_compared_and_minima_are(row_count: int) -> None:
+    """Servers cut the maximum of a BINARY to 8 or 9 bytes, and none above eight 0xFF bytes has so few."""
+    storage, _ = new_table(NewColumn(name="b", type=TypeTag.BINARY))
+    low, high = b"low-", b"\xff" * 9
+    options = WriterOptions(encoding=EncodeOptions(page_row_count_max=row_count // 2))
+    write(storage, rows(range(row_count), b=[low, *[b"x"] * (row_count - 3), b"y", high]), options=options)
+    offset_bytes, length_bytes = index_of(storage, "column_index", column=3)
+    content = bytes_at(storage, offset_bytes, length_bytes)
+    assert content.count(high) == content.count(low) == 1
+    overwrite(storage, offset_bytes, content.replace(high, bytes(len(high))))
+    assert verified(PATH, storage).sound
+    overwrite(storage, offset_bytes, content.replace(low, b"low0"))
+    (problem,) = verified(PATH, storage).all_problems
+    assert problem.field == "min_values[0] in column index of column 'b' of row group 0"

@@ -171,6 +171,7 @@ class Stated:
         if not kind.is_ordered or any(_is_nan(each) for each in (self.low, self.high)):
             return everything
         low, high = (each if each in kind.values else None for each in (self.low, self.high))
+        high = high if kind.has_maximum else None
         key: Callable[[Key], Any] = kind.order or (lambda value: value)
         if low is not None and high is not None and key(low) > key(high):
             return everything

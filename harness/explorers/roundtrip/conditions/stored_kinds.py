@@ -49,8 +49,9 @@ class Kind:
     """A type and how it is stored.
 
     `values` are all that rows may have here, `bounds` some of them, in order. `stored` are the bytes of a value in
-    statistics and for hashes, None if it cannot be stored. `order` is what statistics compare, `made` what Arrow takes,
-    `missing` what a missing value is, and `odd` are values that no row has.
+    statistics and for hashes, None if it cannot be stored. Without `has_maximum` rows may be above a maximum. `order`
+    is what statistics compare, `made` what Arrow takes, `missing` what a missing value is, and `odd` are values that no
+    row has.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Kind:
     fixed_bytes: int = 0
     missing: int | None = None
     is_ordered: bool = True
+    has_maximum: bool = True
     is_hashed: bool = True
     is_compared: bool = True
     may_be_unsigned: bool = False
@@ -262,7 +264,8 @@ def _texts() -> Iterator[Kind]:
         bounds = (b"a", b"ab", "größe".encode())
         values = (b"", *bounds, b"aa", b"gr", b"h", "\U0010ffff".encode())
         yield _bytes(name, code, BYTE_ARRAY, pa.string(), bounds, values, made=lambda key: key.decode())
-    yield _bytes("BINARY", 18, BYTE_ARRAY, pa.binary(), (b"\1", b"\x7f", b"\xff\0"), (b"", b"\2", b"\xff", b"\xff\xff"))
+    raw, others = (b"\1", b"\x7f", b"\xff\0"), (b"", b"\2", b"\xff", b"\xff\xff")
+    yield _bytes("BINARY", 18, BYTE_ARRAY, pa.binary(), raw, others, has_maximum=False)
     ids = (bytes(15) + b"\1", b"\x7f" * 16, b"\x80" + bytes(15))
     for name, code, arrow in (("UUID", 19, pa.uuid()), ("LONG128", 24, pa.binary(16))):
         others = (bytes(16), b"\7" * 16, b"\x7f" + b"\xff" * 15, b"\xff" * 16)

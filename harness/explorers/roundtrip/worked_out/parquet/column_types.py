@@ -123,14 +123,17 @@ def types() -> Iterator[Question]:
 
 
 def bounds() -> Iterator[Question]:
-    """Yield what bounds of each type prove; of INT and LONG, one alone may be that of unsigned numbers."""
+    """Yield what bounds of each type prove; of INT and LONG, one alone may be that of unsigned numbers.
+
+    A maximum of BINARY proves nothing, so that it is not below a minimum.
+    """
     for each in bounds_of_types():
         low, high = each.values or (None, None)
         may_be_unsigned = each.name in ("INT", "LONG")
         for words, given, expected in (
             ("both bounds", (each.low, each.high), (low, high)),
             ("one value as both bounds", (each.high, each.high), (high, high)),
-            ("both bounds, exchanged,", (each.high, each.low), (None, None)),
+            ("both bounds, exchanged,", (each.high, each.low), (None if each.has_maximum else high, None)),
             ("its minimum alone", (each.low, None), (low, None)),
             ("its maximum alone", (None, each.high), (None, high)),
             ("its maximum alone as the minimum", (each.high, None), (None if may_be_unsigned else high, None)),
@@ -138,7 +141,8 @@ def bounds() -> Iterator[Question]:
             ("no bound", (None, None), (None, None)),
         ):
             name = f"what {words} of {each.name} prove"
-            yield Question("bounds", name, functools.partial(proven, each, *given), expected)
+            right = expected if each.has_maximum else (expected[0], None)
+            yield Question("bounds", name, functools.partial(proven, each, *given), right)
 
 
 def enumerations() -> Iterator[Question]:

@@ -101,6 +101,8 @@ def _column(index: int, leaf: Leaf, questdb: QuestdbJson | None, is_descending: 
     repetition = leaf.top.repetition_type
     assert repetition is not None, "checked with the schema"
     known = questdb.columns[index] if questdb else None
+    # Servers write the same number twice, and programs that copy their files may keep the JSON's alone.
+    ids = (known.id if known is not None else None, leaf.top.field_id, NO_ID)
     flags = layout.FIELD_REPETITION.put(0, repetition)
     flags = layout.DESCENDING.put(flags, int(is_descending))
     if known is not None:
@@ -108,7 +110,7 @@ def _column(index: int, leaf: Leaf, questdb: QuestdbJson | None, is_descending: 
         flags = layout.IS_ASCII.put(flags, int(known.is_ascii))
     return Column(
         name=leaf.top.name,
-        id=NO_ID if leaf.top.field_id is None else leaf.top.field_id,
+        id=next(each for each in ids if each is not None),
         type=known.type if known is not None else infer_type(leaf),
         flags=flags,
         fixed_byte_len=leaf.fixed_byte_len,

@@ -11,7 +11,7 @@ import msgspec
 from tornproof.impl.layout.bits import Bits
 from tornproof.impl.migrate.shapes import KeyValue
 from tornproof.impl.types.questdb import DESIGNATED, TAG, TypeTag
-from tornproof.impl.write.questdb_json import COLUMN_TYPE_MAX, LOCAL_KEY_IS_GLOBAL, QUESTDB_KEY, VERSION
+from tornproof.impl.write.questdb_json import COLUMN_TYPE_MAX, ID_MAX, ID_MIN, LOCAL_KEY_IS_GLOBAL, QUESTDB_KEY, VERSION
 
 NO_SQUASH_TRACKER = -1
 DIGITS_MAX = 20
@@ -25,11 +25,12 @@ class JsonError(Exception):
 
 
 class JsonColumn(msgspec.Struct, frozen=True, kw_only=True):
-    """What the converter uses of a column's JSON."""
+    """What the converter uses of a column's JSON; a negative `id` is none."""
 
     type: int
     is_local_key_global: bool
     is_ascii: bool
+    id: int | None
 
     @property
     def is_timestamp(self) -> bool:
@@ -99,7 +100,7 @@ def parse_json(text: str) -> QuestdbJson:
 
 
 def _column(value: Any, name: str) -> JsonColumn:
-    members = _known(value, name, ("column_type", "column_top", "format", "ascii"))
+    members = _known(value, name, ("column_type", "column_top", "format", "ascii", "id"))
     column_type = _number(members, "column_type", 1, COLUMN_TYPE_MAX)
     if TAG.get(column_type) not in TAGS:
         raise JsonError(f"{name}.column_type {column_type} has an unknown tag")
@@ -110,7 +111,13 @@ def _column(value: Any, name: str) -> JsonColumn:
     is_ascii = members.get("ascii")
     if not isinstance(is_ascii, bool | None):
         raise JsonError(f"{name}.ascii is neither true nor false")
-    return JsonColumn(type=column_type, is_local_key_global=is_local_key_global, is_ascii=is_ascii is True)
+    column_id = None if members.get("id") is None else _number(members, "id", ID_MIN, ID_MAX)
+    return JsonColumn(
+        type=column_type,
+        is_local_key_global=is_local_key_global,
+        is_ascii=is_ascii is True,
+        id=column_id if column_id is not None and column_id >= 0 else None,
+    )
 
 
 def _known(value: Any, name: str, names: Sequence[str]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ VERSION = 1
 LOCAL_KEY_IS_GLOBAL = 1
 """The only `format`: symbol dictionaries have the keys of the table."""
 COLUMN_TYPE_MAX = 0x7FFFFFFF
+ID_MIN, ID_MAX = -(1 << 31), (1 << 31) - 1
 UNUSED_BYTES = "unused_bytes"
 
 
@@ -85,13 +86,15 @@ def _parse(text: str, file: str) -> dict[str, Any]:
 def _check_column(check: _Check, field: str, column: Any) -> None:
     check(isinstance(column, dict), field, "an object", column)
     column_type, top = column.get("column_type"), column.get("column_top", 0)
-    form, is_ascii = column.get("format"), column.get("ascii")
+    form, is_ascii, column_id = column.get("format"), column.get("ascii"), column.get("id")
     is_type = _is_integer(column_type) and 1 <= column_type <= COLUMN_TYPE_MAX
     check(is_type, f"{field}.column_type", f"1 to {COLUMN_TYPE_MAX}", column_type)
     check(_is_integer(top), f"{field}.column_top", "a count of rows", top)
     check(form is None or _is_integer(form), f"{field}.format", LOCAL_KEY_IS_GLOBAL, form)
     check(form in (None, LOCAL_KEY_IS_GLOBAL), f"{field}.format", LOCAL_KEY_IS_GLOBAL, form, UnsupportedError)
     check(is_ascii is None or isinstance(is_ascii, bool), f"{field}.ascii", "true or false", is_ascii)
+    is_id = column_id is None or (_is_integer(column_id, ID_MIN) and column_id <= ID_MAX)
+    check(is_id, f"{field}.id", f"{ID_MIN} to {ID_MAX}", column_id)
 
 
 class _Check:
@@ -112,9 +115,9 @@ class _Check:
         return kind(self.file, name, None, expected, shown[:80])
 
 
-def _is_integer(value: object) -> bool:
-    """Return whether this is a JSON integer of 0 or more, and not a boolean, which Python counts as an integer."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+def _is_integer(value: object, least: int = 0) -> bool:
+    """Return whether this is a JSON integer, `least` or more, and not a boolean, which Python counts as an integer."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

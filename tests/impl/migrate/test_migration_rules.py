@@ -1,5 +1,6 @@
 """Rules of the converter for row groups, chunks, order of rows and the JSON."""
 
+import itertools
 import json
 from typing import Any
 
@@ -214,6 +215,17 @@ def test_only_the_first_pair_counts_and_only_with_a_value() -> None:
     assert types == {"first": [2, 3], "none": [6, 26]}
 
 
+def test_id_of_a_column_is_that_of_the_json_before_the_field_id() -> None:
+    with_field_id = mf.edited(PLAIN, (2, [1], 9), 3, Kind.I32)
+    found = []
+    for content, more in itertools.product(
+        (PLAIN, with_field_id), ({"id": 7}, {"id": 0}, {"id": -1}, {"id": None}, {})
+    ):
+        told = with_json(content, [{"column_type": 6} | more, {"column_type": 26}])
+        found.append([column.id for column in mf.decoded(mf.converted(told)).header.columns])
+    assert found == [[each, -1] for each in (7, 0, -1, -1, -1, 7, 0, 3, 3, 3)]
+
+
 def test_json_of_another_width_is_rejected_in_both_modes_and_no_json_at_all_by_the_server() -> None:
     narrow, broken = with_json(PLAIN, [{"column_type": 2}]), with_text(PLAIN, "{")
     assert [mf.cause_of(narrow, mode) for mode in (TOOL, SERVER)] == [Cause.JSON, Cause.JSON]
@@ -227,7 +239,8 @@ def test_json_of_another_width_is_rejected_in_both_modes_and_no_json_at_all_by_t
         '{"version":1,"schema":[]}',
         ' {"version":1,"schema":[],"x":{"version":2,"version":3},"y":-0,"z":1e999}\n',
         '{"version":1,"schema":[],"squash_tracker":-9223372036854775808,"unused_bytes":18446744073709551615}',
-        '{"version":1,"schema":[{"column_type":40,"column_top":5,"format":null,"ascii":null,"id":"x"}]}',
+        '{"version":1,"schema":[{"column_type":40,"column_top":5,"format":null,"ascii":null,"id":null}]}',
+        '{"version":1,"schema":[{"column_type":5,"id":-2147483648},{"column_type":5,"id":2147483647}]}',
         '{"\\u0076ersion":1,"schema":[{"column_type":2147483393}]}',
         '{"version":1,"schema":[],"x":%s}' % ("9" * 5000),
     ],
@@ -272,6 +285,12 @@ def test_json_that_is_taken(text: str) -> None:
         '{"version":1,"schema":[{"column_type":5,"format":true}]}',
         '{"version":1,"schema":[{"column_type":5,"ascii":1}]}',
         '{"version":1,"schema":[{"column_type":5,"ascii":true,"ascii":true}]}',
+        '{"version":1,"schema":[{"column_type":5,"id":"1"}]}',
+        '{"version":1,"schema":[{"column_type":5,"id":true}]}',
+        '{"version":1,"schema":[{"column_type":5,"id":1.0}]}',
+        '{"version":1,"schema":[{"column_type":5,"id":2147483648}]}',
+        '{"version":1,"schema":[{"column_type":5,"id":-2147483649}]}',
+        '{"version":1,"schema":[{"column_type":5,"id":1,"id":1}]}',
         '{"version":1,"schema":[],"x":' + "[" * 100_000,
     ],
 )

@@ -32,6 +32,7 @@ from tornproof.impl.table.create import NewColumn
 from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.write import partition_change
 from tornproof.impl.write.partition_change import WriterOptions
+from tornproof.impl.write.stored_arrays import stored_table
 
 NINE = "tables/9.4.2"
 WIDE = f"{NINE}/wide"
@@ -367,7 +368,6 @@ def test_rows_above_a_maximum_of_binary_are_found_and_their_table_is_sound(
     maximum: bytes, has_checksums: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Servers cut the maximum of a BINARY to 8 or 9 bytes, and none above eight 0xFF bytes has so few."""
-    stored_table = partition_change.stored_table
 
     def with_maximum(*given: Any) -> Any:
         table, bounds = stored_table(*given)

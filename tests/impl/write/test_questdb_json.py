@@ -124,6 +124,9 @@ def schema_with(**members: Any) -> str:
         {"format": 1},
         {"ascii": None},
         {"ascii": False},
+        {"id": None},
+        {"id": -(1 << 31)},
+        {"id": (1 << 31) - 1},
     ],
 )
 def test_known_members_of_a_column_are_taken(members: dict[str, Any]) -> None:
@@ -166,6 +169,10 @@ def test_known_members_of_a_column_are_taken(members: dict[str, Any]) -> None:
         (schema_with(format=True), CorruptError, "questdb schema[0].format"),
         (schema_with(format=2), UnsupportedError, "questdb schema[0].format"),
         (schema_with(ascii=1), CorruptError, "questdb schema[0].ascii"),
+        (schema_with(id="1"), CorruptError, "questdb schema[0].id"),
+        (schema_with(id=True), CorruptError, "questdb schema[0].id"),
+        (schema_with(id=1 << 31), CorruptError, "questdb schema[0].id"),
+        (schema_with(id=-(1 << 31) - 1), CorruptError, "questdb schema[0].id"),
     ],
 )
 def test_json_that_servers_would_not_take_is_rejected_by_name(text: str, kind: type[ProblemError], field: str) -> None:

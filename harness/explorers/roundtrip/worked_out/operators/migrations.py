@@ -399,6 +399,13 @@ def described() -> Iterator[Question]:
         found = functools.partial(_described, whole, several)
         yield Question("described", words, found, (several[0]["column_type"], OPTIONAL))
 
+    field = pa.field("t", pa.string(), metadata={"PARQUET:field_id": "3"})
+    for with_field, right in ((whole, -1), (_written({"t": ["a", "b"]}, schema=pa.schema([field])), 3)):
+        for told_id, expected_id in ((None, right), (-1, right), (0, 0), (7, 7), ((1 << 31) - 1, (1 << 31) - 1)):
+            told = {**columns[0], **({} if told_id is None else {"id": told_id})}
+            words = f"the id that a migration gives the column {right} of a file, with {told}"
+            yield Question("described", words, functools.partial(_id, with_field, told), expected_id)
+
     for tracker in (None, -1, 0, 5):
         words, known = f"the squash tracker of a document with {tracker}", None if tracker == -1 else tracker
         yield Question("described", words, functools.partial(_tracker, whole, tracker), known)
@@ -449,6 +456,11 @@ def _described(content: bytes, told: list[dict[str, Any]]) -> tuple[int, int]:
     """Return what the metadata say of the only column, on which a footer has so many documents."""
     column = the_only(_header(content, told).columns)
     return column.type, column.flags
+
+
+def _id(content: bytes, told: dict[str, Any]) -> int:
+    """Return the id that metadata give the only column."""
+    return the_only(_header(content, [told]).columns).id
 
 
 def chunk_starts() -> Iterator[Question]:
@@ -608,6 +620,7 @@ def documents() -> Iterator[Question]:
     """Yield documents on columns in the `questdb` key of a footer, and what an update makes of each."""
     column = {"column_type": 8, "column_top": 0, "id": 0}
     sound: dict[str, Any] = {"version": 1, "schema": [column]}
+    half = 1 << 31
 
     def of_column(**members: Any) -> dict[str, Any]:
         return {**sound, "schema": [column | members]}
@@ -616,6 +629,7 @@ def documents() -> Iterator[Question]:
         *(of_column(format=form) for form in (1, None)),
         *(of_column(ascii=value) for value in (True, False, None)),
         *(of_column(column_type=number) for number in (1, 0x7FFFFFFF)),
+        *(of_column(id=number) for number in (None, -half, -1, half - 1)),
         of_column(more={"x": [1, 2]}),
     )
     for document in (sound, *kept):
@@ -629,6 +643,7 @@ def documents() -> Iterator[Question]:
         *(of_column(column_top=count) for count in (None, -1, True, "0", 1.5)),
         *(of_column(format=form) for form in (0, 2, -1, True, "1", 1.0)),
         *(of_column(ascii=value) for value in (0, 1, "true")),
+        *(of_column(id=number) for number in (True, "1", 1.0, half, -half - 1)),
         *({**sound, "unused_bytes": count} for count in (None, -1, False, "3", 2.5)),
         *({name: value for name, value in sound.items() if name != left_out} for left_out in sound),
     )
@@ -676,6 +691,7 @@ def migrated_documents() -> Iterator[Question]:
         ("format", (1,), (True, False)),
         ("ascii", (None, False), (False, False)),
         ("ascii", (True,), (False, True)),
+        ("id", (None, 0, -1, -(1 << 31), (1 << 31) - 1), (False, False)),
         ("more", (7, {}), (False, False)),
     )
     for name, values, flags in right:
@@ -686,6 +702,7 @@ def migrated_documents() -> Iterator[Question]:
         "format": (0, 2, True, "1"),
         "ascii": (0, 1, "true"),
         "column_type": (None, True, -1, 1 << 31),
+        "id": (True, "1", 1.0, 1 << 31, -(1 << 31) - 1),
     }
     for name, values in wrong.items():
         for value in values:

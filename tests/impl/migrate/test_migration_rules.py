@@ -217,11 +217,10 @@ def test_only_the_first_pair_counts_and_only_with_a_value() -> None:
 
 def test_id_of_a_column_is_that_of_the_json_before_the_field_id() -> None:
     with_field_id = mf.edited(PLAIN, (2, [1], 9), 3, Kind.I32)
+    ids: tuple[dict[str, int | None], ...] = ({"id": 7}, {"id": 0}, {"id": -1}, {"id": None}, {})
     found = []
-    for content, more in itertools.product(
-        (PLAIN, with_field_id), ({"id": 7}, {"id": 0}, {"id": -1}, {"id": None}, {})
-    ):
-        told = with_json(content, [{"column_type": 6} | more, {"column_type": 26}])
+    for content, more in itertools.product((PLAIN, with_field_id), ids):
+        told = with_json(content, [{"column_type": 6, **more}, {"column_type": 26}])
         found.append([column.id for column in mf.decoded(mf.converted(told)).header.columns])
     assert found == [[each, -1] for each in (7, 0, -1, -1, -1, 7, 0, 3, 3, 3)]
 

@@ -139,9 +139,10 @@ def _check_columns(columns: Sequence[NewColumn], timestamp: str, partition_by: P
     seen: set[str] = set()
     for column in columns:
         _check_name("a column", column.name)
-        if in_lower_case(column.name) in seen:
+        lowered = in_lower_case(column.name)
+        if lowered in seen:
             raise TableRejectedError(f"two columns are called {column.name!r}; upper and lower case are the same")
-        seen.add(in_lower_case(column.name))
+        seen.add(lowered)
         _check_type(column)
         if column.is_dedup_key and tag_of(column.type) is TypeTag.ARRAY:
             # No commit could tell its rows apart.

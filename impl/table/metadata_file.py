@@ -127,9 +127,10 @@ def decode_metadata_file(data: Buffer, *, file: str) -> TableMetadata:
             slots.append(None)
         if record.type >= 0:
             _check_free(slots[slot_of[index]], index, record, file)
-            if in_lower_case(name) in seen:
+            lowered = in_lower_case(name)
+            if lowered in seen:
                 raise CorruptError(file, f"name of column {index}", None, "a name of its own", repr(name))
-            seen.add(in_lower_case(name))
+            seen.add(lowered)
             slots[slot_of[index]] = _column(index, name, record)
     _check_timestamp(header, records, file)
     _check_keys([column for column in slots if column is not None], header, file)

@@ -42,15 +42,9 @@ class TransactionReader:
             return Reload(transaction=transaction, unchanged=(), unannounced=())
         # After TRUNCATE new rows may come back under the same name, token and count.
         kept = last.partitions if last.record.truncate_version == transaction.record.truncate_version else ()
-        known = {partition.timestamp: _identity(partition) for partition in kept}
-        unchanged = tuple(
-            partition for partition in transaction.partitions if known.get(partition.timestamp) == _identity(partition)
-        )
+        known = {partition.identity for partition in kept}
+        unchanged = tuple(partition for partition in transaction.partitions if partition.identity in known)
         return Reload(transaction=transaction, unchanged=unchanged, unannounced=_unannounced(last, transaction))
-
-
-def _identity(partition: Partition) -> tuple[int, ...]:
-    return partition.row_count, partition.name_txn, partition.token, partition.flags
 
 
 def _unannounced(last: Transaction, now: Transaction) -> tuple[Partition, ...]:
@@ -63,12 +57,8 @@ def _unannounced(last: Transaction, now: Transaction) -> tuple[Partition, ...]:
         return ()
     # Every older entry must be unchanged, and of the last one all but the row count, unless new ones follow.
     older = last.partitions[:-1]
-    if len(now.partitions) == len(last.partitions):
-        ends = zip(last.partitions[-1:], now.partitions[-1:], strict=True)
-        older += tuple(replace(before, row_count=partition.row_count) for before, partition in ends)
-    changed = tuple(
-        partition
-        for partition, before in zip(now.partitions, older, strict=False)
-        if partition.timestamp != before.timestamp or _identity(partition) != _identity(before)
-    )
+    if last.partitions and len(now.partitions) == len(last.partitions):
+        older += (replace(last.partitions[-1], row_count=now.partitions[-1].row_count),)
+    pairs = zip(now.partitions, older, strict=False)
+    changed = tuple(partition for partition, before in pairs if partition.identity != before.identity)
     return changed + older[len(now.partitions) :]

@@ -9,9 +9,8 @@ import pyarrow as pa
 import pytest
 from real_tables import put, rows_of, snapshot_of, verified
 
-from tornproof.harness.explorers.roundtrip.metadata.meta_files import checksum_of
+from tornproof.harness.explorers.roundtrip.worked_out.changed_files import with_metadata_version
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
-from tornproof.impl.layout.meta import MetaHeader
 from tornproof.impl.layout.txn import TransactionRecord
 from tornproof.impl.storage.interface import OpenMode, Storage
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
@@ -57,18 +56,14 @@ def leave_between(path: Path, monkeypatch: pytest.MonkeyPatch) -> list[float]:
     place += TransactionRecord.layout.offset_of("structure_version")
     paused: list[float] = []
 
-    def store(file: str, offset_bytes: int, number: bytes) -> None:
-        with (path / file).open("r+b") as opened:
-            opened.seek(offset_bytes)
-            opened.write(number)
-
     def pause(_: object, duration_seconds: float) -> None:
         paused.append(duration_seconds)
-        store(TXN_FILE, place, struct.pack("<q", 7))
+        with (path / TXN_FILE).open("r+b") as opened:
+            opened.seek(place)
+            opened.write(struct.pack("<q", 7))
 
-    store(META_FILE, MetaHeader.layout.offset_of("metadata_version"), struct.pack("<q", 7))
-    checksum = struct.pack("<H", checksum_of((path / META_FILE).read_bytes()))
-    store(META_FILE, MetaHeader.layout.offset_of("minor_format"), checksum)
+    changed = with_metadata_version({META_FILE: (path / META_FILE).read_bytes()}, 7)
+    (path / META_FILE).write_bytes(changed[META_FILE])
     monkeypatch.setattr(OperatingSystemStorage, "sleep_seconds", pause)
     return paused
 

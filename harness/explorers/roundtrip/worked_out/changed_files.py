@@ -6,7 +6,7 @@ import struct
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from tornproof.harness.explorers.roundtrip.metadata.meta_files import checksum_of
+from tornproof.harness.explorers.roundtrip.metadata.meta_files import MINOR_FORMAT_AT, VERSION_AT, checksum_of
 from tornproof.harness.explorers.roundtrip.writing.kills import table_of_rows
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -16,8 +16,6 @@ from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.transaction import TXN_FILE
 
 PATH, DAY = "table", 86_400_000_000
-METADATA_VERSION, META_CHECKSUM = 32, 41
-"""Where they are in `_meta`."""
 ENTRY = struct.Struct("<4q")
 """Of a partition in `_txn`: its time, flags and rows, name and token."""
 
@@ -54,8 +52,8 @@ def with_number(files: Files, file: str, offset_bytes: int, number: int) -> File
 def with_metadata_version(files: Files, version: int) -> Files:
     """Return the files with another METADATA_VERSION in `_meta`, and its checksum."""
     content = bytearray(files[META_FILE])
-    struct.pack_into("<q", content, METADATA_VERSION, version)
-    struct.pack_into("<H", content, META_CHECKSUM, checksum_of(bytes(content)))
+    struct.pack_into("<q", content, VERSION_AT, version)
+    struct.pack_into("<H", content, MINOR_FORMAT_AT, checksum_of(bytes(content)))
     return {**files, META_FILE: bytes(content)}
 
 

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tornproof.harness.explorers.corruption.crafted import overwritten
+from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import DESCRIPTOR_BYTES
+from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import HEADER as PM_HEADER
 from tornproof.harness.explorers.roundtrip.metadata.transaction_files import (
     HEADER,
     NO_TIMES,
@@ -28,8 +30,6 @@ from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.verify.verify import verify_table
 
 PATH = "table"
-DESCRIPTOR_BYTES = 32
-"""Of a column in the header of `_pm`."""
 LAG = ("seq_txn", "lag_checksum", "lag_txn_count", "lag_row_count", "lag_min_timestamp", "lag_max_timestamp")
 NO_LAG = {"lag_min_timestamp": NO_TIMES["min_timestamp"], "lag_max_timestamp": NO_TIMES["max_timestamp"]}
 NO_ROWS = {**NO_TIMES, **NO_LAG, "lag_row_count": 0, "lag_txn_count": 0, "fixed_row_count": 0}
@@ -80,7 +80,7 @@ def headers() -> Iterator[Question]:
 
 def _decoded(*numbers: int) -> Any:
     """Return the designated timestamp and the counts of a header, which are read again."""
-    content = struct.pack("<QQiIII", 0, 0, *numbers, 0) + bytes(DESCRIPTOR_BYTES * numbers[-1])
+    content = struct.pack(PM_HEADER, 0, 0, *numbers, 0) + bytes(DESCRIPTOR_BYTES * numbers[-1])
 
     def decoded() -> list[int]:
         fixed = decode_fixed(content, file="_pm")

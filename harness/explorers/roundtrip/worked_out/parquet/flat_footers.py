@@ -216,9 +216,7 @@ def flat_files() -> Iterator[Question]:
         has_statistics = functools.partial(_has_statistics, content)
         name = f"whether a chunk has statistics, of which there is {words}"
         yield Question("flat files", name, has_statistics, bool(fields))
-    for (has_deprecated, has_low, has_high), value in itertools.product(
-        itertools.product((False, True), repeat=3), (0, 9)
-    ):
+    for has_deprecated, has_low, has_high, value in itertools.product(*[(False, True)] * 3, (0, 9)):
         numbers = {
             **({1: 7, 2: 3} if has_deprecated else {}),
             **({6: value} if has_low else {}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from numbers import Integral
 
 EFFORTS = {"small": 1, "medium": 4, "large": 40}
 DEFAULT = "medium"
@@ -21,7 +22,7 @@ def effort_of(asked: int | str) -> int | None:
     """Return the effort of a word or a number, or None if there is no such effort."""
     if isinstance(asked, str):
         asked = EFFORTS.get(asked) or (int(asked) if asked.isascii() and asked.isdigit() else 0)
-    return asked if isinstance(asked, int) and 1 <= asked <= EFFORT_MAX else None
+    return int(asked) if isinstance(asked, Integral) and 1 <= asked <= EFFORT_MAX else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

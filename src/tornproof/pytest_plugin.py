@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from numbers import Real
+from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -127,7 +127,7 @@ class Explorers:
         from tornproof.harness.explorers.own_system.crash_execution import crash_execution
         from tornproof.testing import PATH
 
-        _demand_at_least("crashes", 0, cuts=cuts)
+        (cuts,) = _at_least("crashes", 0, cuts=cuts)
         explored, limit = _given("crashes", target, operations), _time_limit("crashes", seconds)
         return self._run(
             _Exploration(
@@ -158,8 +158,8 @@ class Explorers:
         violates a property is shrunk.
         """
         __tracebackhide__ = True
-        _demand_at_least("machine", 1, steps=steps, examples=examples)
-        _demand_at_least("machine", 0, seed=seed)
+        steps, examples = _at_least("machine", 1, steps=steps, examples=examples)
+        (seed,) = _at_least("machine", 0, seed=seed)
         from hypothesis.strategies import SearchStrategy
 
         from tornproof.harness.explorers.own_system.machine import PHASE as MACHINE
@@ -200,7 +200,7 @@ class Explorers:
         where there are more disks than it allows, a sample is tried, random from `seed`, and the bound says so.
         """
         __tracebackhide__ = True
-        _demand_at_least("power", 0, seed=seed)
+        (seed,) = _at_least("power", 0, seed=seed)
         question = _Question(models=_names_of("power", models), effort=effort, seed=seed)
         limit = _time_limit("power", seconds)
         return self._simulated("power", target, operations, question, limit, allow_unfinished)
@@ -224,8 +224,8 @@ class Explorers:
         Of more orders than `effort` allows, the first ones (and of one writer random ones) are run; the bound says so.
         """
         __tracebackhide__ = True
-        _demand_at_least("schedules", 1, readers=readers, reads=reads)
-        _demand_at_least("schedules", 0, seed=seed)
+        readers, reads = _at_least("schedules", 1, readers=readers, reads=reads)
+        (seed,) = _at_least("schedules", 0, seed=seed)
         question = _Question(reader_count=readers, read_count=reads, effort=effort, seed=seed)
         limit = _time_limit("schedules", seconds)
         if writers != 1:
@@ -248,7 +248,7 @@ class Explorers:
         `models` are names of docs/guarantees.md, by default A, D and N-512.
         """
         __tracebackhide__ = True
-        _demand_at_least("product", 1, reads=reads)
+        (reads,) = _at_least("product", 1, reads=reads)
         question = _Question(read_count=reads, models=_names_of("product", models), effort=effort)
         limit = _time_limit("product", seconds)
         return self._simulated("product", target, operations, question, limit, allow_unfinished)
@@ -269,7 +269,7 @@ class Explorers:
         about that many are tried.
         """
         __tracebackhide__ = True
-        _demand_at_least("damage", 1, cases=cases)
+        (cases,) = _at_least("damage", 1, cases=cases)
         from tornproof.harness.explorers.own_system.damage import PHASE as DAMAGE
         from tornproof.harness.explorers.own_system.damage import Run, explore_damage, replay_damage
         from tornproof.harness.simulator.process.case import NotExplorableError
@@ -306,11 +306,11 @@ class Explorers:
         from tornproof.harness.systems.scenario import Explorer
 
         explored = _given("schedules", target, operations)
-        if not isinstance(writer_count, int) or not 1 < writer_count <= len(operations):
+        if not isinstance(writer_count, Integral) or not 1 < writer_count <= len(operations):
             _reject("schedules", "writers", f"1 to {len(operations)}, the operations", writer_count)
         schedules_max = question.bounds("schedules").schedules
         (case,) = cases_of(Explorer.SCHEDULES, explored, operations, question.readers(explored)).values()
-        group = Group(case=case, writer_count=writer_count)
+        group = Group(case=case, writer_count=int(writer_count))
         return self._run(
             _Exploration(
                 phase="schedules",
@@ -520,12 +520,13 @@ class _Question:
         return Bounds.of(factor)
 
 
-def _demand_at_least(name: str, least: int, **numbers: int) -> None:
-    """Fail the test for a number of an explorer that is smaller, or no whole number."""
+def _at_least(name: str, least: int, **numbers: int) -> Iterator[int]:
+    """Return numbers of an explorer, also of NumPy; fails the test for one that is smaller, or no whole number."""
     __tracebackhide__ = True
     for what, number in numbers.items():
-        if not isinstance(number, int) or number < least:
+        if not isinstance(number, Integral) or number < least:
             _reject(name, what, f"{least} or more", number)
+    return map(int, numbers.values())
 
 
 def _names_of(name: str, models: Iterable[str]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 
 import tornproof
@@ -77,6 +78,16 @@ def test_a_check_explores_what_is_named(questdb_data: Path) -> None:
 def test_a_seed_that_is_none_is_rejected(seed: Any) -> None:
     with pytest.raises(ValueError, match=r"seed: expected (0 to 4,611,686,018,427,387,903|int), found"):
         tornproof.check(seed=seed)
+
+
+def test_numbers_of_numpy_are_whole_numbers(questdb_data: Path) -> None:
+    """An effort of NumPy was rejected."""
+    few: Any = numpy.int64(1)
+    asked, same = (
+        tornproof.check(questdb_data / CHAIN, only=["verify", "memory"], effort=one, seed=one, workers=1)
+        for one in (few, 1)
+    )
+    assert [each.explored for each in asked.phases] == [each.explored for each in same.phases]
 
 
 @pytest.mark.parametrize("effort", [0, 10_001, "huge", 1.5, None])

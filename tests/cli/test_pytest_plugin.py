@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any, Protocol
 from xml.etree import ElementTree
 
+import numpy
 import pytest
 from command_line import TIMEOUT_SECONDS, warm_runner
 from depth import nightly
@@ -280,6 +281,13 @@ def test_an_argument_of_another_kind_is_reported_in_words(
         getattr(explorers, explorer)(Toy(), [b"one", b"t"], **{what: found})
     said = str(raised.value)
     assert said.startswith(f"tornproof.{explorer}: {what}: expected {expected}") and said.endswith(f"found {wrong!r}")
+
+
+def test_numbers_of_numpy_are_whole_numbers(explorers: Explorers) -> None:
+    """They were rejected as if they were none."""
+    two: Any = numpy.int64(2)
+    asked, same = (explorers.schedules(Toy(), [b"one", b"t"], readers=n, reads=n, seed=n, effort=n) for n in (two, 2))
+    assert asked == same
 
 
 @pytest.mark.parametrize("name", ["power", "product"])

@@ -150,7 +150,7 @@ def check(
     table, image, start_error = capture_or_make(table)
     bounds = bounds_of(factor, image, table)
     question = CheckQuestion(
-        image=image, path=table, has_table=path is not None, start_error=start_error, seed=seed, bounds=bounds
+        image=image, path=table, has_table=path is not None, start_error=start_error, seed=int(seed), bounds=bounds
     )
     phases = [name for name in question.phases if only is None or name in only]
     if unknown := [name for name in only or () if name not in question.phases]:

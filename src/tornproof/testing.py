@@ -5,7 +5,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tornproof.harness.common.system import OWN_PATH, TARGET_ERRORS, Field, Target, Writer
@@ -82,12 +84,18 @@ class FunctionTarget(Target):
         """Write the files of an empty state."""
         self.parts["create"](storage, path)
 
-    def open_writer(self, storage: Storage, path: str) -> AbstractContextManager[Writer]:
-        """Open the user's writer, or recover and return one that calls `commit`."""
+    @contextmanager
+    def open_writer(self, storage: Storage, path: str) -> Iterator[Writer]:
+        """Open the user's writer, or recover and yield one that calls `commit`."""
         if "open_writer" not in self.parts:
-            return self._recovered(storage, path)
-        opened: AbstractContextManager[Writer] = self._context("open_writer", storage, path)
-        return opened
+            if "recover" in self.parts:
+                self.parts["recover"](storage, path)
+            yield _Commits(partial(self.parts["commit"], storage, path))
+            return
+        with self._context("open_writer", storage, path) as writer:
+            if not hasattr(writer, "commit"):
+                raise TargetError(f"{self.name}: open_writer gave {_a(writer)} without a method commit(operation)")
+            yield _Commits(writer.commit)
 
     def read(self, storage: Storage, path: str) -> Hashable:
         """Return what the user's reader sees."""
@@ -119,21 +127,17 @@ class FunctionTarget(Target):
             raise TargetError(f"{self.name}: {part} returned {_a(context)}, which no `with` can open")
         return context
 
-    @contextmanager
-    def _recovered(self, storage: Storage, path: str) -> Iterator[Writer]:
-        if "recover" in self.parts:
-            self.parts["recover"](storage, path)
-        yield _Commits(self.parts["commit"], storage, path)
-
 
 @dataclass(frozen=True, slots=True)
 class _Commits:
     function: Part
-    storage: Storage
-    path: str
 
     def commit(self, operation: Any) -> None:
-        self.function(self.storage, self.path, operation)
+        """Commit a copy, because a function may change what it gets, which other executions get too."""
+        with suppress(Exception):
+            # What cannot be copied, such as an open file, is given as it is.
+            operation = deepcopy(operation)
+        self.function(operation)
 
 
 def target(
@@ -200,8 +204,6 @@ def rehearse(subject: object, operations: Sequence[Any], path: str = PATH) -> Fu
     opened_count, is_done = 0, False
     with suppress(*rehearsed.rejections, BusError, EndlessError):
         with rehearsed.open_writer(recording, path) as writer:
-            if not hasattr(writer, "commit"):
-                raise TargetError(f"{rehearsed.name}: open_writer gave {_a(writer)} without a method commit(operation)")
             opened_count = len(recording.steps)
             for operation in operations:
                 writer.commit(operation)

@@ -26,7 +26,7 @@ from tornproof.harness.systems.toy import Toy
 from tornproof.impl.errors import EMPTY_PATH
 from tornproof.pipeline.files import location_of
 from tornproof.pytest_plugin import REPLAY, Explorers
-from tornproof.testing import TargetError, target
+from tornproof.testing import Storage, TargetError, target
 
 ROOT = Path(__file__).parents[2]
 DOCS = (ROOT / "docs" / "your-own-tests.md").read_text(encoding="utf-8")
@@ -305,6 +305,24 @@ def test_a_generator_of_models_is_taken_as_what_it_yields_and_one_name_as_that(
     monkeypatch.setattr("tornproof.harness.explorers.own_system.simulated.explore_simulated", explore)
     getattr(explorers, name)(Toy(), [b"one"], models=given(["B"]))
     assert asked == [("B",)]
+
+
+class Takes(Toy):
+    """A sound target whose operations are empty when they are committed."""
+
+    name = "takes"
+
+    def commit(self, storage: Storage, path: str, operation: Any) -> None:
+        """Take the letters out of their list."""
+        super().commit(storage, path, operation.pop())
+
+
+@pytest.mark.parametrize("name", ["crashes", "power", "schedules", "product"])
+def test_a_commit_may_change_what_it_is_given(explorers: Explorers, name: str) -> None:
+    """The next execution got what the first one had left of the operation, and that was a finding."""
+    operations = [[b"one"], [b"t"]]
+    assert getattr(explorers, name)(Takes(), operations).verdict is Verdict.VALID
+    assert operations == [[b"one"], [b"t"]]
 
 
 def test_there_is_no_fixture_without_the_plugin(tmp_path: Path) -> None:

@@ -92,6 +92,7 @@ from tornproof.harness.explorers.roundtrip.worked_out.parquet.symbol_keys import
     left_indexes,
     symbol_keys,
 )
+from tornproof.harness.explorers.roundtrip.worked_out.parquet.thrift_footers import thrift_footers
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, problem_of
 from tornproof.harness.explorers.roundtrip.worked_out.tables.changed_columns import changed_columns
 from tornproof.harness.explorers.roundtrip.worked_out.tables.column_tops import column_tops
@@ -130,6 +131,7 @@ def questions() -> tuple[Question, ...]:
         *migrated_documents(),
         *bloom_filters(),
         *filters_of_zeros(),
+        *thrift_footers(),
         *migrations_of_one(),
         *errors(),
         *work(),

@@ -42,6 +42,12 @@ ZEROS: tuple[list[float | None], ...] = ([1.5], [0.0], [-0.0], [0.0, -0.0, 1.5],
 FILTER_BYTES_MAX = 4096
 LARGE_FILTER_BYTES = 1 << 20
 """The number of a word in such a filter has more than 16 bits."""
+HASHED = {
+    **dict.fromkeys((pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string(), pa.binary(16)), True),
+    **dict.fromkeys((pa.bool_(), pa.list_(pa.float64()), pa.struct({"a": pa.int64()}), pa.decimal128(9, 2)), False),
+    pa.dictionary(pa.int32(), pa.string()): True,
+}
+"""Booleans have none by Parquet's description; decimals have them of their stored bytes alone."""
 ONLY = Struct((Field(1, Kind.STRUCT, Struct(())),))
 """A choice among one, as that of a filter's algorithm, hash and compression."""
 
@@ -134,6 +140,9 @@ def bloom_filters() -> Iterator[Question]:
             yield Question(
                 "bloom filters", f"what is in {name_of}", found, [may_be_in(filled, each) for each in asked] * 2
             )
+    for of, has_hashes in HASHED.items():
+        judged = functools.partial(bloom.can_be_hashed, of)
+        yield Question("bloom filters", f"whether {of} has hashes", judged, has_hashes)
     for count, rate in itertools.product((0, 1, 30, 1000, 10**6, 10**9), (0.5, 0.05, 0.001)):
         bits = -8 * count / math.log(1 - rate ** (1 / 8))
         expected = next(1 << power for power in range(5, 28) if 8 << power >= bits or power == 27)

@@ -33,7 +33,7 @@ from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.parquet.encode_options import ColumnOptions, EncodeOptions
 from tornproof.impl.parquet.fields import PageEncoding
 from tornproof.impl.parquet.footer import ParquetFooter, check_for_others, decode_footer
-from tornproof.impl.parquet.thrift import Field, Kind, Known, Struct, encode, value_of, with_fields, without
+from tornproof.impl.parquet.thrift import Field, Kind, Known, Struct, Value, encode, value_of, with_fields, without
 from tornproof.impl.write.writer_options import WriterOptions
 
 STATISTIC_FIELDS = {
@@ -48,7 +48,13 @@ STATISTIC_FIELDS = {
 }
 EMPTY = Struct(())
 UNITS = {"MILLIS": 1, "MICROS": 2, "NANOS": 3}
-UNIT_VALUES = ((Kind.STRUCT, EMPTY), (Kind.I32, 1), (Kind.I64, 1), (Kind.BINARY, b"x"), (Kind.BOOL, True))
+UNIT_VALUES: tuple[tuple[Kind, Value], ...] = (
+    (Kind.STRUCT, EMPTY),
+    (Kind.I32, 1),
+    (Kind.I64, 1),
+    (Kind.BINARY, b"x"),
+    (Kind.BOOL, True),
+)
 LOGICAL_TYPE, TIMESTAMP, UNIT = 10, 8, 2
 TYPE, CHILD_COUNT = 1, 5
 PATH = "table"

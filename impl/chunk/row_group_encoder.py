@@ -139,7 +139,7 @@ def encode_row_group(
 
     `bounds` replaces the minimum and maximum of a column in the Thrift statistics and in `_pm`, and None removes them;
     bounds longer than 4,096 bytes are left out of both. A column whose bounds differ from pyarrow's has no column
-    index, which would contradict them. `bitsets` are bloom filters to write behind the pages, by column.
+    index, which would contradict them. `bitsets` are bloom filters by column, each to write behind that column's pages.
     """
     written = write_row_group(stored, bounds, options)
     position = HOME_BYTES
@@ -151,6 +151,7 @@ def encode_row_group(
         position += len(content)
     trees = [column.tree for column in written.columns]
     offset_indexes: dict[int, Struct] = {}
+    bitset_offsets = {}
     # What other readers read of the duplicated columns is behind the rest, so that the rest is close together.
     for index in sorted(range(len(trees)), key=lambda index: index in duplicates):
         column = written.columns[index]
@@ -160,13 +161,13 @@ def encode_row_group(
             offset_indexes[index] = moved_index(column.offset_index, delta_bytes)
         parts += column.pages
         position += sum(map(len, column.pages))
-    bitset_offsets = {}
-    for index, bitset in sorted(bitsets.items()):
-        bloom_filter = encode_filter_header(len(bitset)) + bitset
-        trees[index] = _with_filter(trees[index], position, len(bloom_filter))
-        parts.append(bloom_filter)
-        position += len(bloom_filter)
-        bitset_offsets[index] = position - len(bitset)
+        if index in bitsets:
+            # A server that copies a row group copies no byte behind the last column's pages and filter.
+            bloom_filter = encode_filter_header(len(bitsets[index])) + bitsets[index]
+            trees[index] = _with_filter(trees[index], position, len(bloom_filter))
+            parts.append(bloom_filter)
+            position += len(bloom_filter)
+            bitset_offsets[index] = position - len(bitsets[index])
     for index, column in enumerate(written.columns):
         reference = _reference("column_index", position, len(column.column_index))
         tree = trees[index]

@@ -182,15 +182,52 @@ def test_placed_row_group_has_the_bytes_that_pyarrow_writes_at_that_offset(case:
         assert placed.thrift == thrift, offset_bytes
 
 
+def metas_of(thrift: bytes) -> list[dict[str, Any]]:
+    return [column["meta_data"] for column in read(decode(thrift, file="row group")[0], ROW_GROUP)["columns"]]
+
+
 def test_bloom_filters_are_those_that_pyarrow_writes(tmp_path: Path) -> None:
     stored = with_symbols(50)
     asked = {"ts": {"ndv": 50, "fpp": 0.01}, "n": {"ndv": 10, "fpp": 0.01}}
-    encoded = encode_row_group(stored, bitsets=filters(stored, *asked))
-    for offset_bytes in OFFSETS:
-        placed = encoded.place(offset_bytes)
-        body, thrift = written_by_pyarrow(stored, tmp_path / "sparse", offset_bytes, bloom_filter_options=asked)
-        assert placed.content == body
-        assert placed.thrift == thrift
+    placed = encode_row_group(stored, bitsets=filters(stored, *asked)).place(OFFSETS[0])
+    body, thrift = written_by_pyarrow(stored, tmp_path / "file", OFFSETS[0], bloom_filter_options=asked)
+    found, expected = (
+        [
+            content[start - OFFSETS[0] :][: meta["bloom_filter_length"]]
+            for meta in metas_of(row_group)
+            if (start := meta.get("bloom_filter_offset"))
+        ]
+        for content, row_group in ((placed.content, placed.thrift), (body, thrift))
+    )
+    assert found == expected
+    assert len(found) == len(asked)
+
+
+@pytest.mark.parametrize("duplicates", [False, True])
+@pytest.mark.parametrize("filtered", [("n",), ("a",), ("a", "n"), ("ts", "b")])
+def test_the_bytes_that_a_server_copies_of_a_row_group_include_its_filters(
+    filtered: tuple[str, ...], duplicates: bool
+) -> None:
+    """Servers copy from the first page to the end of the last chunk and of its filter; others must be in between.
+
+    Filters behind all pages were left behind, and the footer of the copy named other bytes.
+    """
+    numbers = pa.array(range(50), pa.int64())
+    texts = pa.array([f"{number}" for number in range(50)])
+    stored = pa.table({"ts": numbers, "a": texts, "n": numbers, "b": texts})
+    options = EncodeOptions(duplicates=duplicates)
+    placed = encode_row_group(stored, options=options, bitsets=filters(stored, *filtered)).place(5000)
+    metas = metas_of(placed.thrift)
+    chunks = zip(placed.chunks, metas, strict=True)
+    last, of_last = max(chunks, key=lambda each: each[0].byte_range_end)
+    start = min(chunk.byte_range_start for chunk in placed.chunks)
+    end = max(last.byte_range_end, of_last.get("bloom_filter_offset", 0) + of_last.get("bloom_filter_length", 0))
+    copied = [
+        start <= meta["bloom_filter_offset"] <= end - meta["bloom_filter_length"]
+        for meta in metas
+        if "bloom_filter_offset" in meta
+    ]
+    assert copied == [True] * len(filtered)
 
 
 def test_offset_index_grows_where_its_varints_do() -> None:

@@ -222,7 +222,16 @@ def is_nan(value: Any) -> bool:
 
 
 def _is_truncation(bound: Bound, value: Bound) -> bool:
-    """Whether a bound can be a truncated text: a prefix for a minimum, with its last character raised for a maximum."""
-    if not isinstance(bound, bytes) or not isinstance(value, bytes) or len(bound) >= len(value):
+    """Whether a bound can be a truncated text: a prefix for a minimum, with its last character raised for a maximum.
+
+    A raised character may have more bytes than the one before, so that only the number of characters is smaller.
+    """
+    if not isinstance(bound, bytes) or not isinstance(value, bytes):
+        return False
+    if _character_count(bound) >= _character_count(value):
         return False
     return value.startswith(bound if bound < value else bound.rstrip(UTF8_CONTINUATION)[:-1])
+
+
+def _character_count(text: bytes) -> int:
+    return len(text.translate(None, UTF8_CONTINUATION))

@@ -261,6 +261,14 @@ def test_bounds_of_long_texts_may_be_cut() -> None:
     assert complaint(values, TypeTag.VARCHAR, b"Al", "Kevin Bÿckes".encode()) == "MAX_STAT"
 
 
+def test_a_cut_maximum_may_be_as_long_as_its_value() -> None:
+    """Servers cut a text to 64 bytes and raise its last character, which may have one byte more then."""
+    values = pa.array([b"a", b"n" * 63 + b"\x7fz", None])
+    assert complaint(values, TypeTag.VARCHAR, b"a", b"n" * 63 + "\x80".encode()) is None
+    assert complaint(values, TypeTag.VARCHAR, b"a", b"n" * 63 + b"\x7f{") == "MAX_STAT"
+    assert complaint(values, TypeTag.VARCHAR, b"a", b"n" * 62 + "o\x80".encode()) == "MAX_STAT"
+
+
 def test_signs_of_zero_are_equal_and_nan_is_no_bound() -> None:
     assert complaint(pa.array([-0.0, 0.0]), TypeTag.DOUBLE, double(0.0), double(-0.0), physical_type=5) is None
     assert complaint(pa.array([1.0]), TypeTag.DOUBLE, double(NAN), double(NAN), physical_type=5) is None

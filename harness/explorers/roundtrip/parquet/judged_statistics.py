@@ -354,6 +354,9 @@ def _texts(of: Ordered) -> Iterator[Judged]:
         for high in ("é".encode(), "ü".encode(), b"f", b"\xc3"):
             yield _judged(of, (b"e", "éa".encode()), None, (high, True))
         yield _judged(of, (b"e", "x\u07ffabc".encode()), None, ("x\u0800".encode(), True))
+        # The character that was raised has a byte more.
+        yield _judged(of, (b"e", b"x\x7fa"), None, ("x\x80".encode(), True))
+        yield _judged(of, (b"e", b"x\x7fa"), None, (b"x\x7fb", True))
 
 
 def _judged(
@@ -394,7 +397,7 @@ def _is_nan(value: Any) -> bool:
 
 def _is_beginning(bound: Any, value: Any) -> bool:
     """Return whether a bound is the beginning of a text, or above it by its last character."""
-    if not isinstance(bound, bytes) or len(bound) >= len(value):
+    if not isinstance(bound, bytes) or len(_first_bytes(bound)) >= len(_first_bytes(value)):
         return False
     if bound < value:
         return bool(value[: len(bound)] == bound)
@@ -402,3 +405,8 @@ def _is_beginning(bound: Any, value: Any) -> bool:
     while kept and bound[kept - 1] in CONTINUATION:
         kept -= 1
     return bool(value[: max(kept - 1, 0)] == bound[: max(kept - 1, 0)])
+
+
+def _first_bytes(text: bytes) -> list[int]:
+    """Return the first byte of each character."""
+    return [byte for byte in text if byte not in CONTINUATION]

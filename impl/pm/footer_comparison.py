@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tornproof.impl.errors import Problem
 from tornproof.impl.layout import pm as layout
@@ -24,9 +24,12 @@ ENCODING_MASKS |= {PageEncoding.RLE: 0, PageEncoding.BIT_PACKED: 0}
 _NO_STATISTICS = Statistics(**dict.fromkeys(Statistics.__struct_fields__))
 
 
-def compare_footer(footer: ParquetFooter, metadata: Metadata, *, file: str) -> Iterator[Problem]:
+def compare_footer(
+    footer: ParquetFooter, metadata: Metadata, *, json_ids: Sequence[int | None] = (), file: str
+) -> Iterator[Problem]:
     """Yield where the Thrift footer of data.parquet contradicts `_pm`; `file` is data.parquet.
 
+    `json_ids` are the ids of columns in the footer's `questdb` JSON, by which servers know them if they are there.
     Not compared is what QuestDB's two generators of `_pm` write differently (docs/format.md): flags, unused bytes,
     blooms; and what no reader of `_pm` uses, such as `file_offset`, deprecated statistics, and exactness.
     """
@@ -41,6 +44,9 @@ def compare_footer(footer: ParquetFooter, metadata: Metadata, *, file: str) -> I
     for index, (leaf, column) in enumerate(zip(footer.leaves, columns, strict=True)):
         for name, expected, actual in _compare_leaf(leaf, column):
             yield problem(f"schema leaf {index} {name}", leaf.element.offset_bytes, expected, actual)
+    for index, (json_id, column) in enumerate(zip(json_ids, columns, strict=False)):
+        if json_id not in (None, column.id):
+            yield problem(f"questdb schema[{index}].id", footer.offset_bytes, column.id, json_id)
     if footer.num_rows != metadata.row_count:
         yield problem("num_rows", footer.offset_bytes, metadata.row_count, footer.num_rows)
     if len(footer.row_groups) != len(metadata.blocks):

@@ -45,6 +45,7 @@ from tornproof.impl.verify.native import Interval, check_native_columns, native_
 from tornproof.impl.verify.pages import page_checks
 from tornproof.impl.verify.table_files import TableFiles
 from tornproof.impl.verify.transaction_record import PartitionTimes, check_record, end_partitions, parquet_times
+from tornproof.impl.write.questdb_json import QUESTDB_KEY, ids_in
 
 PROBLEMS_PER_PARTITION = 20
 NATIVE, PARQUET = "native", "parquet"
@@ -394,10 +395,17 @@ def check_thrift_footer(
         # `_pm` says the same in numbers that are known, so these are no news of another release.
         is_known = error.problem.field.rpartition(".")[2] in SAID_BY_PM
         return None, [error.problem] if is_known else None
-    problems = list(compare_footer(footer, resolved.metadata, file=label))
+    problems = list(compare_footer(footer, resolved.metadata, json_ids=_json_ids(footer), file=label))
     return footer, problems + extension_problems(
         content, file=label, offset_bytes=fixed.parquet_footer_offset, decoded=footer
     )
+
+
+def _json_ids(footer: ParquetFooter) -> tuple[int | None, ...]:
+    """Return the ids of columns in the `questdb` JSON, none if that is broken, which says nothing of the rows."""
+    with suppress(ProblemError):
+        return ids_in(footer.metadata.get(QUESTDB_KEY) or "")
+    return ()
 
 
 def _not_looked_at(report: PartitionReport) -> PartitionReport:

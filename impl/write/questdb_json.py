@@ -63,6 +63,15 @@ def updated_json(text: str, *, unused_bytes: int, file: str = DATA_FILE) -> str:
     return _text(updated)
 
 
+def ids_in(text: str, *, file: str = DATA_FILE) -> tuple[int | None, ...]:
+    """Return the id of each column, by which servers know it, None where it is that of Parquet.
+
+    Raises as `updated_json` does.
+    """
+    ids = (column.get("id") for column in _parse(text, file)["schema"])
+    return tuple(None if column_id is None or column_id < 0 else column_id for column_id in ids)
+
+
 def _parse(text: str, file: str) -> dict[str, Any]:
     """Return the members after checking all known ones."""
     check = _Check(file)

@@ -191,6 +191,30 @@ def test_field_that_no_reader_of_pm_uses_may_differ(path: Path_, change: Change,
     assert compared_with(questdb_data / CHAIN, path, change) == []
 
 
+@pytest.mark.parametrize(
+    ("json_id", "field_id_is_other", "found"),
+    [
+        (0, False, []),
+        (1, False, ["questdb schema[1].id"]),
+        (None, True, ["schema leaf 1 field_id"]),
+        (0, True, ["schema leaf 1 field_id"]),
+    ],
+)
+def test_the_id_that_is_not_that_of_pm_is_named_and_a_server_goes_by_the_json(
+    json_id: int | None, field_id_is_other: bool, found: list[str], questdb_data: Path
+) -> None:
+    """An id in the JSON was compared with nothing, although servers know a column by it and not by Parquet's."""
+    metadata, footer_bytes = metadata_and_footer(questdb_data / CHAIN)
+    if field_id_is_other:
+        tree = changed(decode(footer_bytes, file="data.parquet")[0], element(V, 9), more)
+        assert isinstance(tree, Struct)
+        footer_bytes = encode(tree)
+    footer = decode_footer(footer_bytes, file="data.parquet", offset_bytes=0)
+    of_v = None if json_id is None else metadata.header.columns[V].id + json_id
+    problems = compare_footer(footer, metadata, json_ids=(None, of_v), file="data.parquet")
+    assert [problem.field for problem in problems] == found
+
+
 def test_empty_statistic_of_the_footer_counts_as_absent(questdb_data: Path) -> None:
     metadata, footer_bytes = metadata_and_footer(questdb_data / CHAIN)
     block, *others = metadata.blocks

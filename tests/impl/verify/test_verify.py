@@ -242,3 +242,13 @@ def test_generation_that_stands_behind_the_published_size_is_named(
     (problem,) = verified(questdb_data / "power-loss/9.4.2" / image / "table", whole=False).all_problems
     assert problem.actual.startswith("6667")
     assert ("ends at byte 1748" in problem.actual) is stands_behind
+
+
+def test_an_id_in_the_json_by_which_a_server_takes_another_column_is_damage(copy_of: Callable[[str], Path]) -> None:
+    folder = copy_of("tables/2026-07/chain")
+    data = next((folder / "table").glob("*/data.parquet"))
+    before, id_of_a_column, behind = data.read_bytes().rpartition(b'"id":1')
+    assert id_of_a_column
+    data.write_bytes(before + b'"id":9' + behind)
+    (problem,) = verified(folder / "table").all_problems
+    assert (problem.field, problem.expected, problem.actual) == ("questdb schema[1].id", "1, as in _pm", "9")

@@ -14,7 +14,7 @@ from parquet_files import footer_bytes
 from tornproof.impl.errors import CorruptError, ProblemError, UnsupportedError
 from tornproof.impl.parquet.footer import split_footer
 from tornproof.impl.pm.chain import walk
-from tornproof.impl.write.questdb_json import QUESTDB_KEY, JsonColumn, new_json, updated_json
+from tornproof.impl.write.questdb_json import QUESTDB_KEY, JsonColumn, ids_in, new_json, updated_json
 
 DESIGNATED_TIMESTAMP, LONG, SYMBOL, VARCHAR = 131080, 6, 12, 26
 PLAIN = '{"version":1,"schema":[{"column_type":6,"column_top":0}]}'
@@ -181,3 +181,8 @@ def test_json_that_servers_would_not_take_is_rejected_by_name(text: str, kind: t
     assert type(caught.value) is kind
     assert (caught.value.problem.file, caught.value.problem.field) == ("2024-01-01.1/data.parquet", field)
     assert len(str(caught.value)) < 300
+
+
+def test_an_id_below_0_is_none() -> None:
+    columns = [JsonColumn(LONG, False, False, column_id) for column_id in (0, None, -1, 7)]
+    assert ids_in(new_json(columns)) == (0, None, None, 7)

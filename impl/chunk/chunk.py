@@ -7,7 +7,7 @@ the values are compared with their statistics in `_pm`. Memory is bounded before
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NoReturn, TypeAlias
 
@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from tornproof.impl.chunk.earlier_bounds import check_bounds_of_pages
 from tornproof.impl.chunk.expansion import (
     PYARROW_ERRORS,
     bound_bytes,
@@ -23,8 +24,8 @@ from tornproof.impl.chunk.expansion import (
     value_byte_count,
 )
 from tornproof.impl.chunk.metadata import Leaf, chunk_metadata
+from tornproof.impl.chunk.page_index import data_pages
 from tornproof.impl.chunk.statistics import (
-    check_bounds,
     check_counts,
     raise_corrupt,
     raise_unsupported,
@@ -36,6 +37,7 @@ from tornproof.impl.parquet.pages import PageInfo, walk_pages
 from tornproof.impl.pm.block import Chunk
 from tornproof.impl.pm.footer_comparison import encodings_mask
 from tornproof.impl.pm.header import Column
+from tornproof.impl.pm.statistics import are_signed_addresses
 from tornproof.impl.types.arrow import arrow_type, is_double_array, valid_decimal_shape
 from tornproof.impl.types.physical import PhysicalType
 from tornproof.impl.types.questdb import TypeTag, array_dimensions, tag_of
@@ -129,16 +131,24 @@ def check_pages(content: bytes, column: Column, chunk: Chunk, *, file: str) -> C
 
 def decode_checked(content: bytes, column: Column, chunk: Chunk, checked: CheckedPages, *, file: str) -> pa.Array:
     """Decode pages that `check_pages` accepted; raises as `decode_chunk`."""
-    return final_values(stored_values(content, column, chunk, checked, file=file), column, chunk, file)
+    stored, _ = judged_values(content, column, chunk, checked, file=file)
+    return final_values(stored, column, chunk, file)
 
 
-def stored_values(content: bytes, column: Column, chunk: Chunk, checked: CheckedPages, *, file: str) -> pa.Array:
-    """Return the values of pages that `check_pages` accepted as they are stored; raises as `decode_chunk`."""
+def judged_values(
+    content: bytes, column: Column, chunk: Chunk, checked: CheckedPages, *, file: str
+) -> tuple[pa.Array, bool]:
+    """Return the values of pages that `check_pages` accepted as they are stored; raises as `decode_chunk`.
+
+    Also return whether bounds leave some out as those that earlier servers made of pages do.
+    """
     content = _without_empty_pages(content, chunk, checked.pages)
     stored = _read(content, checked.leaf, column, chunk, file, as_dictionary=checked.expanded_bytes is None)
     if checked.leaf.dimensions == 0:
-        check_values(stored, column, chunk, is_vouched=are_vouched(checked.pages, column, chunk), file=file)
-    return stored
+        is_vouched = are_vouched(checked.pages, column, chunk)
+        row_counts = [page.value_count for page in data_pages(checked.pages)]
+        return stored, check_values(stored, column, chunk, row_counts, is_vouched=is_vouched, file=file)
+    return stored, False
 
 
 def _without_empty_pages(content: bytes, chunk: Chunk, pages: tuple[PageInfo, ...]) -> bytes:
@@ -150,16 +160,19 @@ def _without_empty_pages(content: bytes, chunk: Chunk, pages: tuple[PageInfo, ..
     return b"".join(content[page.header_offset_bytes - start : page.end_bytes - start] for page in kept)
 
 
-def check_values(stored: pa.Array, column: Column, chunk: Chunk, *, is_vouched: bool, file: str) -> None:
-    """Compare values as stored with `_pm`; raises CorruptError.
+def check_values(
+    stored: pa.Array, column: Column, chunk: Chunk, row_counts: Sequence[int], *, is_vouched: bool, file: str
+) -> bool:
+    """Compare values as stored, so many in each page, with `_pm`, and return as `judged_values`; raises CorruptError.
 
     Values whose pages have checksums are compared only if they are timestamps: every table has them, and they reveal
-    metadata that describes other rows at the same offsets.
+    metadata that describes other rows at the same offsets; or if their bounds are right for no one but earlier servers.
     """
     stored = without_older_rows(stored, column, chunk)
     check_counts(stored, column, chunk, file=file)
-    if tag_of(column.type) is TypeTag.TIMESTAMP or not is_vouched:
-        check_bounds(stored, column, chunk, file=file)
+    if tag_of(column.type) is TypeTag.TIMESTAMP or not is_vouched or are_signed_addresses(column, chunk):
+        return check_bounds_of_pages(stored, column, chunk, row_counts, file=file)
+    return False
 
 
 def pages_of(content: bytes, chunk: Chunk, *, file: str) -> tuple[PageInfo, ...]:

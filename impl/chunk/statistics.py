@@ -65,8 +65,8 @@ def check_bounds(values: pa.Array, column: Column, chunk: Chunk, *, file: str) -
 
     EXACT bounds must occur among the values where that is known (`_may_be_exact`); a bound may also be the start of a
     long text, because the converter marks everything exact (docs/migration.md). Not compared is what has no known
-    order: columns of unknown type, INT96, and minima above their maxima (unsigned integers of other writers); nor are
-    maxima of BINARY (`has_known_maximum`).
+    order: columns of unknown type, INT96, and minima above their maxima (unsigned integers of other writers), but for
+    those of addresses; nor are maxima of BINARY (`has_known_maximum`).
     """
     minimum, maximum = chunk.minimum, maximum_of(column, chunk)
     if (minimum is None and maximum is None) or not has_known_order(column):
@@ -74,7 +74,7 @@ def check_bounds(values: pa.Array, column: Column, chunk: Chunk, *, file: str) -
     tag = tag_of(column.type)
     low, high = _bound(minimum, column, chunk, file), _bound(maximum, column, chunk, file)
     is_integer = column.physical_type in (PhysicalType.INT32, PhysicalType.INT64)
-    if is_integer and low is not None and high is not None and low > high:
+    if is_integer and low is not None and high is not None and low > high and tag is not TypeTag.IPV4:
         return
     smallest, largest = extremes_of(values, column)
     if low == smallest and high == largest:

@@ -130,7 +130,9 @@ def _decode(
     exact = are_exact(stored, column, chunks)
     for start, is_exact, is_vouched, piece in zip(starts, exact, vouched, pieces, strict=True):
         if not is_exact:
-            check_values(stored.slice(start, row_count), piece.column, piece.chunk, is_vouched=is_vouched, file=file)
+            # How many rows are in which page is asked where a chunk is decoded alone.
+            values = stored.slice(start, row_count)
+            check_values(values, piece.column, piece.chunk, [row_count], is_vouched=is_vouched, file=file)
     final = final_values(stored, column, chunks[0], file)
     # Copied, so that no column keeps all others in memory, and equal columns are the same bytes.
     return [pa.concat_arrays([final.slice(start, row_count)]) for start in starts]

@@ -13,7 +13,7 @@ from tornproof.impl.pm.chain import Metadata
 from tornproof.impl.pm.extent import Interval, bitset_intervals, block_intervals
 from tornproof.impl.pm.footer import bloom_reference_offset
 from tornproof.impl.pm.header import Column, FileHeader, descriptor_offset
-from tornproof.impl.pm.statistics import are_unsigned, bounds_of, in_order, older_row_count
+from tornproof.impl.pm.statistics import are_signed_addresses, are_unsigned, bounds_of, in_order, older_row_count
 from tornproof.impl.types.physical import PhysicalType
 from tornproof.impl.types.questdb import TypeTag, tag_of
 
@@ -157,7 +157,9 @@ def _check_chunk(
     bounds = bounds_of(column, chunk)
     if isinstance(bounds, str):
         yield "min_stat", "statistics of the column's type", bounds
-    elif bounds is not None and not in_order(column, *bounds) and not are_unsigned(column, *bounds):
+    elif bounds is not None and not in_order(column, *bounds):
+        if are_unsigned(column, *bounds) or are_signed_addresses(column, chunk):
+            return
         yield "min_stat", f"at most the maximum, {bounds[1]!r}", repr(bounds[0])
 
 

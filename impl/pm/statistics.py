@@ -16,6 +16,10 @@ Bound = int | float | bytes
 MILLISECONDS_PER_DAY = 86_400_000
 
 UNSIGNED_TAGS = frozenset({TypeTag.CHAR, TypeTag.IPV4})
+ADDRESS_SIGN = 1 << 31
+"""Addresses from here on are negative as signed numbers."""
+ABOVE_TEXTS = b"\xff"
+"""No text has this byte, so that one with it is above all texts that begin with what is before it."""
 # Unsigned integers of other writers get these types and are read as signed (docs/migration.md).
 _TAGS_OF_UNSIGNED = frozenset({TypeTag.INT, TypeTag.LONG})
 
@@ -57,8 +61,22 @@ def proven_bounds(column: Column, chunk: Chunk) -> tuple[Bound | None, Bound | N
     """Return a lower and an upper bound of the column's values, each None if unknown.
 
     Unlike `bounds_of` these may be used for pruning: they are in the unit of the values that are read, and only given
-    if the order is known (docs/format.md). Bounds ignore NaN, so it may be among the values.
+    if the order is known (docs/format.md). Bounds ignore NaN, so it may be among the values. They also hold where an
+    earlier server made them of those of several pages, which `_pm` does not count.
     """
+    low, high = _stated_bounds(column, chunk)
+    if column.physical_type == PhysicalType.BYTE_ARRAY:
+        # Texts may be below the minimum, and above the maximum are at most those that begin with it.
+        return None, high + ABOVE_TEXTS if isinstance(high, bytes) else None
+    if tag_of(column.type) is TypeTag.IPV4:
+        # As signed numbers an address that is not negative is the least one only if none is negative.
+        low = low if isinstance(low, int) and low < ADDRESS_SIGN else None
+        high = high if isinstance(high, int) and high >= ADDRESS_SIGN else None
+    return low, high
+
+
+def _stated_bounds(column: Column, chunk: Chunk) -> tuple[Bound | None, Bound | None]:
+    """Return the bounds that a chunk states, each None if it is unknown or of an unknown order."""
     low, high = (
         None if statistic is None else _readable(column, statistic.value)
         for statistic in (chunk.minimum, maximum_of(column, chunk))
@@ -96,6 +114,15 @@ def are_unsigned(column: Column, low: Bound, high: Bound) -> bool:
     if column.id >= 0 or not isinstance(low, int) or not isinstance(high, int):
         return False
     return tag_of(column.type) in _TAGS_OF_UNSIGNED and high < 0 <= low
+
+
+def are_signed_addresses(column: Column, chunk: Chunk) -> bool:
+    """Whether bounds are out of order, and in order if addresses are signed, as earlier servers compared them."""
+    bounds = bounds_of(column, chunk) if tag_of(column.type) is TypeTag.IPV4 else None
+    if bounds is None or isinstance(bounds, str):
+        return False
+    low, high = bounds
+    return isinstance(low, int) and isinstance(high, int) and high < ADDRESS_SIGN <= low
 
 
 def value_of(column: Column, raw: bytes) -> Bound | None:

@@ -10,8 +10,9 @@ from typing import Any
 import msgspec
 import numpy as np
 import pyarrow as pa
+from msgspec.structs import replace
 
-from tornproof.impl.chunk.chunk import CheckedPages, are_vouched, check_pages, final_values, pages_of, stored_values
+from tornproof.impl.chunk.chunk import CheckedPages, are_vouched, check_pages, final_values, judged_values, pages_of
 from tornproof.impl.chunk.page_index import ColumnIndex, StoredIndex, check_offset_index, column_index_of
 from tornproof.impl.chunk.statistics import check_rows, without_older_rows
 from tornproof.impl.errors import CorruptError, Problem, ProblemError, UnsupportedError
@@ -23,7 +24,7 @@ from tornproof.impl.pm.block import Chunk
 from tornproof.impl.pm.bloom_position import ReadData, bitset_of, reference_of
 from tornproof.impl.pm.chain import Metadata
 from tornproof.impl.pm.header import Column
-from tornproof.impl.pm.statistics import older_row_count
+from tornproof.impl.pm.statistics import are_signed_addresses, older_row_count
 from tornproof.impl.read.decoding import Decoding, InOrder
 from tornproof.impl.storage.interface import ReadableFile
 from tornproof.impl.table.partition import ResolvedPartition, read_chunk
@@ -33,6 +34,8 @@ from tornproof.impl.table.symbols import SymbolTable
 from tornproof.impl.types.arrow import valid_decimal_shape
 from tornproof.impl.types.compute import compute
 from tornproof.impl.verify.beside_pages import FileParts
+
+EARLIER_BOUNDS = "has bounds that leave out values, as earlier servers made them of pages: servers skip these rows"
 
 
 class ChunkFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,10 +101,14 @@ def _stored(values: pa.Array, column: Column) -> pa.Array | None:
 
 
 class CheckedChunk(msgspec.Struct, frozen=True, kw_only=True):
-    """A chunk's size, whether its values were decoded, and what is wrong with it, or why that cannot be said."""
+    """A chunk's size, whether its values were decoded, and what is wrong with it, or why that cannot be said.
+
+    `note` is about what an earlier server did wrong with a sound chunk.
+    """
 
     size_bytes: int
     is_decoded: bool
+    note: str | None = None
     problem: Problem | None
     unsupported: UnsupportedError | None = None
 
@@ -245,10 +252,11 @@ class Fetched(msgspec.Struct, frozen=True, kw_only=True):
                 return _verdict(chunk, found)
             index = _checked_indexes(self.beside, column, chunk, checked.pages)
             needs_values = bool(self.beside.filters) or index is not None or self.is_time
+            needs_values |= are_signed_addresses(column, chunk)
             if self.beside_error is not None or (is_vouched and not needs_values):
                 return _rejected(chunk, self.beside_error)
             is_decoded = True
-            return _verdict(chunk, self._problem_of_values(checked, index, is_vouched), is_decoded=True)
+            return self._verdict_on_values(checked, index, is_vouched)
         except UnsupportedError as error:
             if self.beside_error is None and _is_sound_so_far(content, chunk, self.uncompressed_size, file):
                 return _verdict(chunk, None, is_decoded=is_decoded, unsupported=error)
@@ -256,10 +264,11 @@ class Fetched(msgspec.Struct, frozen=True, kw_only=True):
         except ProblemError as error:
             return _verdict(chunk, error.problem, is_decoded=is_decoded)
 
-    def _problem_of_values(self, checked: CheckedPages, index: ColumnIndex | None, is_vouched: bool) -> Problem | None:
-        """Decode the pages, and return which filter lacks a value; raises ProblemError for anything else."""
+    def _verdict_on_values(self, checked: CheckedPages, index: ColumnIndex | None, is_vouched: bool) -> CheckedChunk:
+        """Decode the pages, and say which filter lacks a value; raises ProblemError for anything else."""
         column, chunk, file = self.column, self.chunk, self.file
-        stored = without_older_rows(stored_values(self.content, column, chunk, checked, file=file), column, chunk)
+        stored, has_earlier_bounds = judged_values(self.content, column, chunk, checked, file=file)
+        stored = without_older_rows(stored, column, chunk)
         check_rows(stored, self.row_count, column, chunk, file=file)
         # Where checksums vouch for pages, only filters need values in the column's type.
         is_final = bool(self.beside.filters) or not is_vouched
@@ -268,7 +277,9 @@ class Fetched(msgspec.Struct, frozen=True, kw_only=True):
             index.check_values(stored)
         if self.is_time:
             _check_ascending(stored, column, chunk, file)
-        return next((problem for each in self.beside.filters if (problem := each.problem(values))), None)
+        problem = next((problem for each in self.beside.filters if (problem := each.problem(values))), None)
+        note = f"column {column.name!r} {EARLIER_BOUNDS}" if has_earlier_bounds else None
+        return replace(_verdict(chunk, problem, is_decoded=True), note=note)
 
 
 def _checked_indexes(beside: Beside, column: Column, chunk: Chunk, pages: Sequence[PageInfo]) -> ColumnIndex | None:

@@ -246,6 +246,7 @@ class _Verification(msgspec.Struct, kw_only=True):
                 metadata=self.table.metadata,
                 symbols=self.beside.symbols if self.beside else None,
                 decoding=self.decoding,
+                notes=self.notes,
             )
         except CorruptError as error:
             return _report(files, partition, (error.problem,))
@@ -345,22 +346,26 @@ def verify_resolved(
     metadata: TableMetadata | None = None,
     symbols: Mapping[str, SymbolTable] | None = None,
     decoding: Decoding = SYNCHRONOUS,
+    notes: list[str] | None = None,
 ) -> PartitionReport:
     """Verify a parquet partition whose committed generation was found, also against the table's columns and symbols.
 
-    Raises StorageError, and UnsupportedError for a generation that this release cannot read if nothing is wrong with
-    the rest.
+    `notes` gets what earlier servers did wrong. Raises StorageError, and UnsupportedError for a generation that this
+    release cannot read if nothing is wrong with the rest.
     """
     survey = _survey(resolved)
     counts.generations += survey.generations
     dictionaries = dictionaries_by_position(resolved.metadata.header, metadata, symbols)
     unsupported: list[UnsupportedError] = []
+    found_notes: dict[str, None] = {}
     found = itertools.chain(
         check_against_table(resolved, metadata),
-        _newest_problems(resolved, counts, quick, decoding, dictionaries, unsupported),
+        _newest_problems(resolved, counts, quick, decoding, dictionaries, unsupported, found_notes),
         survey.problems,
     )
     problems = tuple(itertools.islice(found, PROBLEMS_PER_PARTITION))
+    if notes is not None:
+        notes += [f"{resolved.files.name}: {note}" for note in found_notes]
     if unsupported and not problems:
         raise unsupported[0]
     return replace(
@@ -466,8 +471,12 @@ def _newest_problems(
     decoding: Decoding,
     symbols: Mapping[int, SymbolTable],
     unsupported: list[UnsupportedError],
+    notes: dict[str, None],
 ) -> Iterator[Problem]:
-    """Yield the problems of the resolved generation itself, and add to `unsupported` why pages cannot be checked."""
+    """Yield the problems of the resolved generation itself, and add to `unsupported` why pages cannot be checked.
+
+    What is to be noted of columns is added to `notes` once.
+    """
     try:
         for problem in check_partition(resolved):
             yield problem
@@ -497,3 +506,5 @@ def _newest_problems(
                 yield checked.problem
             if checked.unsupported is not None:
                 unsupported.append(checked.unsupported)
+            if checked.note is not None:
+                notes[checked.note] = None

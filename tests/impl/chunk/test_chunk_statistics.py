@@ -2,7 +2,9 @@
 
 import math
 import struct
+from collections.abc import Sequence
 from decimal import Decimal
+from itertools import chain
 from typing import Any
 
 import pm_builder as pm
@@ -14,9 +16,12 @@ from hypothesis import strategies as st
 from type_values import decimal_type
 
 from tornproof.impl.chunk import statistics
+from tornproof.impl.chunk.earlier_bounds import check_bounds_of_pages
 from tornproof.impl.chunk.statistics import _min_max, are_exact, check_bounds, check_counts
 from tornproof.impl.errors import CorruptError
 from tornproof.impl.pm.block import Chunk, Statistic
+from tornproof.impl.pm.header import Column
+from tornproof.impl.pm.statistics import proven_bounds
 from tornproof.impl.types.questdb import TypeTag
 
 NAN = float("nan")
@@ -267,6 +272,94 @@ def test_a_cut_maximum_may_be_as_long_as_its_value() -> None:
     assert complaint(values, TypeTag.VARCHAR, b"a", b"n" * 63 + "\x80".encode()) is None
     assert complaint(values, TypeTag.VARCHAR, b"a", b"n" * 63 + b"\x7f{") == "MAX_STAT"
     assert complaint(values, TypeTag.VARCHAR, b"a", b"n" * 62 + "o\x80".encode()) == "MAX_STAT"
+
+
+EARLIER = st.lists(st.lists(st.text("abé", max_size=3).map(str.encode), min_size=1, max_size=3), min_size=1, max_size=4)
+ADDRESSES = st.integers(0, 3) | st.integers((1 << 31) - 1, (1 << 31) + 1) | st.just((1 << 32) - 1)
+
+
+def judged_pages(
+    pages: Sequence[Sequence[Any]], column: Column, low: bytes, high: bytes, *, exact: bool = True
+) -> bool | str:
+    """Whether bounds of pages are wrong as those of earlier servers, or the field that is complained about."""
+    of = pa.int32() if column.type == TypeTag.IPV4 else pa.binary()
+    values = pa.array(list(chain(*pages)), of)
+    bounds = [Statistic(value=bound, exact=exact) if bound else None for bound in (low, high)]
+    chunk = chunk_of(*bounds, num_values=len(values), null_count=values.null_count)
+    try:
+        return check_bounds_of_pages(values, column, chunk, list(map(len, pages)), file="data.parquet")
+    except CorruptError as error:
+        return error.problem.field.removesuffix(" of column 'x'")
+
+
+TEXT, BYTES, ADDRESS = (pm.column("x", *of) for of in ((TypeTag.VARCHAR, 6), (TypeTag.BINARY, 6), (TypeTag.IPV4, 1)))
+LONG_TEXT = ("é" * 31 + "x").encode()
+
+
+@pytest.mark.parametrize(
+    ("column", "pages", "low", "high", "found"),
+    [
+        (TEXT, [[b"ETH"], [b"ETHW"]], b"ETH", b"ETH", True),
+        (TEXT, [[b"ETH"], [b"ETHW"]], b"ETH", b"ETHW", False),
+        (TEXT, [[b"ETHW"], [None, b"ETH"], [None]], b"ETHW", b"ETHW", True),
+        (TEXT, [[b"ETHW"], [b"ETH"]], b"ETHW", b"ETHX", "MAX_STAT"),
+        # In one page, of others and in another order no server makes these.
+        (TEXT, [[b"ETH", b"ETHW"]], b"ETH", b"ETH", "MAX_STAT"),
+        (TEXT, [[b"ETHW"], [b"ETH"]], b"ETH", b"ETH", "MAX_STAT"),
+        (TEXT, [[b"ETH"], [b"ETHW"]], b"ETH", b"ET", "MAX_STAT"),
+        (TEXT, [[LONG_TEXT * 2], [b"\xc3\xa9"]], LONG_TEXT, LONG_TEXT * 2, True),
+        (BYTES, [[b"0123456789"], [b"0"]], b"012345678", b"1", True),
+        (BYTES, [[b"0"], [b"0123456789"]], b"012345678", b"1", "MIN_STAT"),
+        # 1.0.0.1 and 200.0.0.1 in one page, then 2.0.0.1.
+        (ADDRESS, [[0x01000001, -0x37FFFFFF], [0x02000001]], b"\1\0\0\1", b"\1\0\0\2", True),
+        (ADDRESS, [[0x01000001, -0x37FFFFFF], [0x02000001]], b"\1\0\0\1", b"\1\0\0\3", "MAX_STAT"),
+        (ADDRESS, [[0x01000001], [-0x37FFFFFF]], b"\1\0\0\xc8", b"\1\0\0\1", True),
+        (ADDRESS, [[0x01000001], [-0x37FFFFFF]], b"\1\0\0\xc8", b"\1\0\0\2", "MAX_STAT"),
+        # A dictionary of addresses that are compared as signed numbers.
+        (ADDRESS, [[0x01000001, -0x37FFFFFF]], b"\1\0\0\xc8", b"\1\0\0\1", True),
+    ],
+)
+def test_bounds_that_earlier_servers_make_of_pages_are_no_damage_and_all_others_are(
+    column: Column, pages: list[list[Any]], low: bytes, high: bytes, found: bool | str
+) -> None:
+    assert judged_pages(pages, column, low, high) == found
+
+
+@given(pages=EARLIER)
+def test_what_is_proven_by_texts_is_true_where_an_earlier_server_compared_pages(pages: list[list[bytes]]) -> None:
+    low, high = min(pages[0]), max(pages[0])
+    for page in pages[1:]:
+        length = min(len(low), len(min(page)))
+        low = min(page) if min(page)[:length] < low[:length] else low
+        length = min(len(high), len(max(page)))
+        high = max(page) if max(page)[:length] > high[:length] else high
+    assert low <= high
+    assert isinstance(judged_pages(pages, TEXT, low, high), bool)
+    chunk = chunk_of(
+        *(Statistic(value=each, exact=True) if each else None for each in (low, high)), num_values=9, null_count=0
+    )
+    least, most = proven_bounds(TEXT, chunk)
+    assert least is None
+    assert all(most is None or value <= most for value in chain(*pages))
+
+
+@given(pages=st.lists(st.lists(ADDRESSES, min_size=1, max_size=3), min_size=1, max_size=4), is_signed=st.booleans())
+def test_what_is_proven_by_addresses_is_true_where_an_earlier_server_compared_pages(
+    pages: list[list[int]], is_signed: bool
+) -> None:
+    signed = [[(number ^ 1 << 31) - (1 << 31) for number in page] for page in pages]
+    of_pages = [[f(page) for f in (min, max)] for page in (signed if is_signed else pages)]
+    low, high = (
+        f((bound % (1 << 32) ^ 1 << 31) - (1 << 31) for bound in bounds)
+        for f, bounds in zip((min, max), zip(*of_pages, strict=True), strict=True)
+    )
+    bounds = [number.to_bytes(4, "little", signed=True) for number in (low, high)]
+    assert isinstance(judged_pages(signed, ADDRESS, *bounds), bool)
+    chunk = chunk_of(*(Statistic(value=each, exact=True) for each in bounds), num_values=9, null_count=0)
+    least, most = proven_bounds(ADDRESS, chunk)
+    for number in chain(*pages):
+        assert least is None or least <= number
+        assert most is None or number <= most
 
 
 def test_signs_of_zero_are_equal_and_nan_is_no_bound() -> None:

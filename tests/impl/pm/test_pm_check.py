@@ -206,7 +206,8 @@ BYTE_ORDER = pm.column("c", TypeTag.UUID, 7, fixed_byte_len=2)
         pytest.param(pm.column("c", TypeTag.BYTE, 1), b"\xff" * 4, b"\0" * 4, id="byte is signed"),
         pytest.param(pm.column("c", TypeTag.INT, 1), b"\0\0\0\x80", b"\0\0\0\0", id="int is signed"),
         pytest.param(pm.column("c", TypeTag.CHAR, 1), b"\1\0\0\0", b"\xff\xff\0\0", id="char"),
-        pytest.param(pm.column("c", TypeTag.IPV4, 1), b"\0\0\0\x7f", b"\0\0\0\x80", id="ipv4 is unsigned"),
+        pytest.param(pm.column("c", TypeTag.IPV4, 1), b"\0\0\0\x7e", b"\0\0\0\x7f", id="low ipv4"),
+        pytest.param(pm.column("c", TypeTag.IPV4, 1), b"\0\0\0\x80", b"\0\0\0\xff", id="ipv4 is unsigned"),
         pytest.param(pm.column("c"), b"\xff" * 8, b"\0" * 8, id="long is signed"),
         pytest.param(pm.column("c", TypeTag.FLOAT, 4), struct.pack("<f", -1.5), struct.pack("<f", 0.5), id="float"),
         pytest.param(pm.column("c", TypeTag.DOUBLE, 5), struct.pack("<d", -2e9), struct.pack("<d", -1e9), id="double"),
@@ -269,6 +270,8 @@ def test_values_of_fixed_length_and_unknown_type_have_no_order(low: bytes, high:
         pytest.param(pm.column("c", TypeTag.TIMESTAMP, 3), b"\xff" * 12, bytes(12), id="INT96"),
         # The maximum that older servers state of a BINARY which begins with eight 0xFF bytes.
         pytest.param(pm.column("c", TypeTag.BINARY, 6), b"a" * 9, bytes(8), id="BINARY"),
+        # 128.0.0.0 is the least of addresses that are compared as signed numbers, as earlier servers did.
+        pytest.param(pm.column("c", TypeTag.IPV4, 1), b"\0\0\0\x80", b"\0\0\0\x7f", id="IPv4"),
     ],
 )
 def test_what_has_no_order_is_never_out_of_order(column: Column, low: bytes, high: bytes) -> None:

@@ -59,6 +59,7 @@ SHARE = 4
 One with a filter is asked less of them, and more that filters may answer. Where one bound alone says less than two,
 all conditions are asked.
 """
+ADDRESS, SIGN = "IPv4", 1 << 31
 UNREADABLE = object()
 """A bound whose length is that of no value."""
 TIME, NULLS, STATISTICS, FILTER = FACTS = ("time", "nulls", "statistics", "bloom filter")
@@ -175,6 +176,12 @@ class Stated:
         key: Callable[[Key], Any] = kind.order or (lambda value: value)
         if low is not None and high is not None and key(low) > key(high):
             return everything
+        if kind.physical == BYTE_ARRAY:
+            # Earlier servers stated the first of two texts of which one begins with the other, whichever is less.
+            return {position for position, value in enumerate(kind.values) if high is None or _is_up_to(value, high)}
+        if kind.name == ADDRESS:
+            # They compared addresses as signed numbers.
+            low, high = (None if low is None or low >= SIGN else low), (None if high is None or high < SIGN else high)
         found = _between(kind, low, high, key)
         if kind.may_be_unsigned and (low is None) != (high is None):
             found |= _between(kind, low, high, lambda value: value % (1 << 64))
@@ -190,6 +197,10 @@ class Stated:
 @functools.cache
 def _storable(kind: Kind) -> frozenset[int]:
     return frozenset(position for position, value in enumerate(kind.values) if kind.stored(value) is not None)
+
+
+def _is_up_to(value: bytes, high: bytes) -> bool:
+    return value <= high or value[: len(high)] == high
 
 
 def _is_nan(key: Key) -> bool:

@@ -262,7 +262,8 @@ def _in_bytes(width: int, order: Literal["little", "big"]) -> Callable[[int], by
 def _texts() -> Iterator[Kind]:
     for name, code in (("STRING", 11), ("SYMBOL", 12), ("VARCHAR", 26)):
         bounds = (b"a", b"ab", "größe".encode())
-        values = (b"", *bounds, b"aa", b"gr", b"h", "\U0010ffff".encode())
+        # Two begin with a bound.
+        values = (b"", *bounds, b"aa", b"abc", b"gr", "größer".encode(), b"h", "\U0010ffff".encode())
         yield _bytes(name, code, BYTE_ARRAY, pa.string(), bounds, values, made=lambda key: key.decode())
     raw, others = (b"\1", b"\x7f", b"\xff\0"), (b"", b"\2", b"\xff", b"\xff\xff")
     yield _bytes("BINARY", 18, BYTE_ARRAY, pa.binary(), raw, others, has_maximum=False)

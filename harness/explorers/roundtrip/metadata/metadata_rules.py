@@ -117,7 +117,10 @@ def bounds_of_types() -> tuple[Bounds, ...]:
         Bounds("DATE", 7, INT64, pack("<q", -1), pack("<q", large), (-1, large)),
         Bounds("DATE of days", 7, INT32, pack("<i", -1), pack("<i", 2), (-86_400_000, 172_800_000)),
         Bounds("CHAR", 4, INT32, pack("<i", 7), pack("<i", 0xFFFF), (7, 0xFFFF)),
-        Bounds("IPv4", 25, INT32, pack("<I", 1 << 30), pack("<I", 1 << 31), (1 << 30, 1 << 31)),
+        Bounds("low IPv4", 25, INT32, pack("<I", 1), pack("<I", 1 << 30), (1, 1 << 30)),
+        Bounds("high IPv4", 25, INT32, pack("<I", 1 << 31), pack("<I", (1 << 32) - 2), (1 << 31, (1 << 32) - 2)),
+        # Earlier servers compared them as signed numbers.
+        Bounds("IPv4", 25, INT32, pack("<I", 1 << 30), pack("<I", 1 << 31), (1 << 30, 1 << 31), is_ordered=False),
         Bounds("BOOLEAN", 1, 0, b"\0", b"\1", (0, 1)),
         Bounds("FLOAT", 9, 4, pack("<f", -2.5), pack("<f", -0.5), (-2.5, -0.5)),
         Bounds("DOUBLE", 10, DOUBLE, pack("<d", -1e300), pack("<d", 1e-300), (-1e300, 1e-300)),

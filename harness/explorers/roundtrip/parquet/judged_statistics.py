@@ -28,7 +28,7 @@ PROPERTY = "statistics are believed if they fit the values of their pages, and r
 FILE, NAME, START_BYTES = "data.parquet", "judged", 8000
 BOOLEAN, INT32, INT64, INT96, FLOAT, DOUBLE, BYTE_ARRAY, FIXED = range(8)
 INTEGERS = (INT32, INT64)
-BINARY, VARCHAR = 18, 26
+BINARY, IPV4, VARCHAR = 18, 25, 26
 OWN_ID, NO_ID = 3, -1
 """Of a column of a server, and of another writer, whose dictionary may have texts that no row has."""
 MANY = 70
@@ -214,7 +214,7 @@ def types() -> tuple[Ordered, ...]:
         Ordered(name="CHAR", type=4, physical=INT32, arrow=pa.int32(), values=(7, 300, 65535), stored=_packed("<i")),
         Ordered(
             name="IPv4",
-            type=25,
+            type=IPV4,
             physical=INT32,
             arrow=pa.int32(),
             values=(1, 1 << 30, -(1 << 31)),
@@ -370,7 +370,7 @@ def _wrong(of: Ordered, values: Sequence[Any], low: tuple[Any, bool] | None, hig
     if not of.is_ordered:
         return ""
     said: list[Any] = [None if each is None else of.key(each[0]) for each in (low, high)]
-    if of.physical in INTEGERS and None not in said and said[0] > said[1]:
+    if of.physical in INTEGERS and of.type != IPV4 and None not in said and said[0] > said[1]:
         return ""
     keys = [of.key(value) for value in values if value is not None and not _is_nan(value)]
     for name, bound, key, outermost in (

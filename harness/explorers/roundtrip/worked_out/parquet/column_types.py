@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tornproof.harness.explorers.corruption import every_type
-from tornproof.harness.explorers.roundtrip.metadata.metadata_rules import bounds_of_types, proven
+from tornproof.harness.explorers.roundtrip.metadata.metadata_rules import Bounds, bounds_of_types, proven
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question
 from tornproof.impl.chunk.chunk import leaf_of
 from tornproof.impl.chunk.metadata import Leaf
@@ -125,7 +125,7 @@ def types() -> Iterator[Question]:
 def bounds() -> Iterator[Question]:
     """Yield what bounds of each type prove; of INT and LONG, one alone may be that of unsigned numbers.
 
-    A maximum of BINARY proves nothing, so that it is not below a minimum.
+    A maximum of BINARY proves nothing, so that it is not below a minimum, and neither does a minimum of texts.
     """
     for each in bounds_of_types():
         low, high = each.values or (None, None)
@@ -141,8 +141,19 @@ def bounds() -> Iterator[Question]:
             ("no bound", (None, None), (None, None)),
         ):
             name = f"what {words} of {each.name} prove"
-            right = expected if each.has_maximum else (expected[0], None)
+            right = _of_any_server(each, *(expected if each.has_maximum else (expected[0], None)))
             yield Question("bounds", name, functools.partial(proven, each, *given), right)
+
+
+def _of_any_server(each: Bounds, low: Any, high: Any) -> tuple[Any, Any]:
+    """Return what of bounds is also true where an earlier server made them of those of pages."""
+    if each.physical == PhysicalType.BYTE_ARRAY:
+        # Texts that begin with the maximum may be there, and no text has this byte.
+        return None, None if high is None else high + b"\xff"
+    if not each.name.endswith("IPv4"):
+        return low, high
+    half = 1 << 31
+    return None if low is None or low >= half else low, None if high is None or high < half else high
 
 
 def enumerations() -> Iterator[Question]:

@@ -325,41 +325,42 @@ def test_bounds_that_earlier_servers_make_of_pages_are_no_damage_and_all_others_
     assert judged_pages(pages, column, low, high) == found
 
 
+def are_proven(column: Column, low: bytes, high: bytes, values: Sequence[Any]) -> bool:
+    """Whether values are within what bounds prove."""
+    bounds = [Statistic(value=bound, exact=True) if bound else None for bound in (low, high)]
+    proven: tuple[Any, Any] = proven_bounds(column, chunk_of(*bounds, num_values=len(values), null_count=0))
+    least, most = (None if bound is None else [bound] for bound in proven)
+    return all((least is None or least <= [value]) and (most is None or [value] <= most) for value in values)
+
+
 @given(pages=EARLIER)
 def test_what_is_proven_by_texts_is_true_where_an_earlier_server_compared_pages(pages: list[list[bytes]]) -> None:
     low, high = min(pages[0]), max(pages[0])
     for page in pages[1:]:
-        length = min(len(low), len(min(page)))
-        low = min(page) if min(page)[:length] < low[:length] else low
-        length = min(len(high), len(max(page)))
-        high = max(page) if max(page)[:length] > high[:length] else high
+        least, most = min(page), max(page)
+        low = least if least[: len(low)] < low[: len(least)] else low
+        high = most if most[: len(high)] > high[: len(most)] else high
     assert low <= high
     assert isinstance(judged_pages(pages, TEXT, low, high), bool)
-    chunk = chunk_of(
-        *(Statistic(value=each, exact=True) if each else None for each in (low, high)), num_values=9, null_count=0
-    )
-    least, most = proven_bounds(TEXT, chunk)
-    assert least is None
-    assert all(most is None or value <= most for value in chain(*pages))
+    assert are_proven(TEXT, low, high, [*chain(*pages)])
 
 
-@given(pages=st.lists(st.lists(ADDRESSES, min_size=1, max_size=3), min_size=1, max_size=4), is_signed=st.booleans())
+def signed(address: int) -> int:
+    return address - (1 << 32) if address >= 1 << 31 else address
+
+
+@given(
+    pages=st.lists(st.lists(ADDRESSES, min_size=1, max_size=3), min_size=1, max_size=4),
+    has_dictionary=st.booleans(),
+)
 def test_what_is_proven_by_addresses_is_true_where_an_earlier_server_compared_pages(
-    pages: list[list[int]], is_signed: bool
+    pages: list[list[int]], has_dictionary: bool
 ) -> None:
-    signed = [[(number ^ 1 << 31) - (1 << 31) for number in page] for page in pages]
-    of_pages = [[f(page) for f in (min, max)] for page in (signed if is_signed else pages)]
-    low, high = (
-        f((bound % (1 << 32) ^ 1 << 31) - (1 << 31) for bound in bounds)
-        for f, bounds in zip((min, max), zip(*of_pages, strict=True), strict=True)
-    )
-    bounds = [number.to_bytes(4, "little", signed=True) for number in (low, high)]
-    assert isinstance(judged_pages(signed, ADDRESS, *bounds), bool)
-    chunk = chunk_of(*(Statistic(value=each, exact=True) for each in bounds), num_values=9, null_count=0)
-    least, most = proven_bounds(ADDRESS, chunk)
-    for number in chain(*pages):
-        assert least is None or least <= number
-        assert most is None or number <= most
+    in_a_page = signed if has_dictionary else int
+    low = min((min(page, key=in_a_page) for page in pages), key=signed).to_bytes(4, "little")
+    high = max((max(page, key=in_a_page) for page in pages), key=signed).to_bytes(4, "little")
+    assert isinstance(judged_pages([list(map(signed, page)) for page in pages], ADDRESS, low, high), bool)
+    assert are_proven(ADDRESS, low, high, [*chain(*pages)])
 
 
 def test_signs_of_zero_are_equal_and_nan_is_no_bound() -> None:

@@ -55,6 +55,8 @@ class Follower:
         self.call_count = 0
         self.counts: Counter[str] = Counter()
         self.notes: set[str] = set()
+        self.has_overlapping_appends = False
+        """Whether files were appended to by calls of which strace does not show which came first."""
         self._machine = machine
         self._root = root
         self._first = first
@@ -378,6 +380,8 @@ class Follower:
         if offset is None:
             opened.position = at + len(content)
         path = self._current(descriptor)
+        if appends and any(step.kind is StepKind.WRITE and step.path == path for step in self.steps[self._began_now :]):
+            self.has_overlapping_appends = True
         if content:
             self._add_write(process, path, opened, at, content)
         if content and (syncs := opened.syncs or _syncs_of(flags, "RWF_")) is not None:

@@ -86,9 +86,11 @@ def record(recording: Recording, on_call: Callable[[int], None] = lambda count: 
     follower.end()
     differs = difference(tree_of(machine.kernel), captured(root))
     if differs:
+        reason = "another program has written to it, or this one by a way that cannot be followed"
+        if follower.has_overlapping_appends:
+            reason = f"of appends at the same time nobody knows which came first, so record again; or {reason}"
         raise NotFollowedError(
-            f"{recording.directory}: what was recorded does not lead to what is there now: {differs}. Another program "
-            "has written to it, or this one by a way that cannot be followed"
+            f"{recording.directory}: what was recorded does not lead to what is there now: {differs}: {reason}"
         )
     end = End(
         exit_code=exit_code, calls=follower.call_count, steps=len(follower.steps), notes=tuple(sorted(follower.notes))

@@ -348,6 +348,16 @@ def hexadecimal(text: str) -> str:
 
 def followed(root: Path, lines: str) -> Trace:
     """Return the trace of lines of strace in which paths and strings are readable, on the files `a` and `b`."""
+    start, follower = follower_of(root, lines)
+    steps = tuple(follower.steps)
+    notes = tuple(sorted(follower.notes))
+    return Trace(
+        start=start, steps=steps, end=End(exit_code=0, calls=follower.call_count, steps=len(steps), notes=notes)
+    )
+
+
+def follower_of(root: Path, lines: str) -> tuple[Start, Follower]:
+    """Return what has followed such lines, and where they start."""
     old = bytes(4 * 4096)
     for name in ("a", "b"):
         if not (root / name).exists():
@@ -369,11 +379,7 @@ def followed(root: Path, lines: str) -> Trace:
     for call in reader.rest():
         follower.take(call)
     follower.end()
-    steps = tuple(follower.steps)
-    notes = tuple(sorted(follower.notes))
-    return Trace(
-        start=start, steps=steps, end=End(exit_code=0, calls=follower.call_count, steps=len(steps), notes=notes)
-    )
+    return start, follower
 
 
 def of_kind(trace: Trace, *kinds: StepKind) -> list[Step]:
@@ -384,6 +390,25 @@ def held(trace: Trace, path: str, at: int, size: int = 1) -> set[bytes]:
     """Return what the disk may hold of a file after all steps."""
     kernel = left(trace).kernel
     return {version[at : at + size] for version in kernel.files[kernel.entry(path)].versions}
+
+
+@pytest.mark.parametrize(
+    ("calls", "expected"),
+    [
+        (('1 write(4<b>, "1", 1 <unfinished ...>', '2 write(6<b>, "2", 1) = 1', "1 <... write resumed>) = 1"), True),
+        (('1 write(5<a>, "1", 1 <unfinished ...>', '2 write(6<b>, "2", 1) = 1', "1 <... write resumed>) = 1"), False),
+        (('1 write(4<b>, "1", 1) = 1', '2 write(6<b>, "2", 1) = 1'), False),
+    ],
+)
+def test_appends_that_overlap_in_a_file_are_noticed(tmp_path: Path, calls: tuple[str, ...], expected: bool) -> None:
+    """A recording that their order made wrong blamed another program."""
+    lines = f"""{OPEN}{THREAD}
+1 openat(AT_FDCWD, "a", O_RDWR|O_APPEND) = 5<a>
+1 openat(AT_FDCWD, "b", O_RDWR|O_APPEND) = 6<b>
+1 fcntl(4<b>, F_SETFL, O_RDWR|O_APPEND) = 0
+"""
+    _, follower = follower_of(tmp_path, "\n".join((lines, *calls)))
+    assert follower.has_overlapping_appends is expected
 
 
 SYNCS = {

@@ -1,12 +1,13 @@
 """What pyarrow writes for one row group, split into its parts and corrected.
 
 Bounds can be replaced, because Arrow's order differs from QuestDB's for some types; dictionaries are stored as given.
-Source: docs/writing.md.
+Pages of nulls alone are as servers write them. Source: docs/writing.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -24,6 +25,7 @@ from tornproof.impl.parquet.fields import (
     FILE_META_DATA,
     OFFSET_INDEX,
     PAGE_ENCODING_STATS,
+    PAGE_HEADER,
     PAGE_LOCATION,
     ROW_GROUP,
     STATISTICS,
@@ -32,6 +34,7 @@ from tornproof.impl.parquet.fields import (
     ids_of,
 )
 from tornproof.impl.parquet.footer import TAIL_SIZE_BYTES, start_of
+from tornproof.impl.parquet.pages import quick_read
 from tornproof.impl.parquet.records import read
 from tornproof.impl.parquet.thrift import Field, Items, Kind, Struct, decode, moved, value_of, with_fields, without
 
@@ -43,6 +46,8 @@ STATISTIC = ids_of(STATISTICS)
 INDEX = ids_of(OFFSET_INDEX)
 LOCATION = ids_of(PAGE_LOCATION)
 
+ONE_PAGE_BYTES = 1 << 40
+"""More than any page has, so that only its rows end it."""
 BOUND_LIMIT_BYTES = 4096
 """Longer bounds are left out, as pyarrow does; `_pm` cannot hold more than 65,535 bytes (docs/format.md)."""
 BOUND_IDS = [STATISTIC[name] for name in ("min_value", "max_value", "min", "max")]
@@ -75,14 +80,10 @@ class WrittenRowGroup(msgspec.Struct, frozen=True, kw_only=True):
 def write_row_group(stored: pa.Table, bounds: Bounds, options: EncodeOptions) -> WrittenRowGroup:
     """Write all rows of `stored` as one row group of a file in memory and split it into its parts."""
     assert stored.num_rows > 0 and set(bounds) <= set(stored.column_names), bounds
-    file, tree = _write(stored, options)
-    views = read(tree, ROW_GROUP)["columns"]
-    trees = value_of(tree, GROUP["columns"])
-    assert isinstance(trees, Items)
     columns = []
-    for element, view in zip(trees.elements, views, strict=True):
-        assert isinstance(element, Struct)
-        column, name = _take_out(file, element, view), view["meta_data"]["path_in_schema"][0]
+    tree, written = _write(stored, options)
+    for name, column in zip(stored.column_names, written, strict=True):
+        column = _with_readable_nulls(column, stored.select([name]), options)
         wanted = _found_bounds(column)
         if pa.types.is_dictionary(stored.schema.field(name).type):
             _check_has_keys(column, name)
@@ -107,7 +108,8 @@ def with_meta(tree: Struct, meta: Struct) -> Struct:
     return with_fields(tree, Field(CHUNK["meta_data"], Kind.STRUCT, meta))
 
 
-def _write(stored: pa.Table, options: EncodeOptions) -> tuple[memoryview, Struct]:
+def _write(stored: pa.Table, options: EncodeOptions) -> tuple[Struct, list[WrittenColumn]]:
+    """Return the row group that pyarrow writes, and its columns."""
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, stored.schema, **options.of_pyarrow(stored.schema)) as writer:
         writer.write_table(stored, row_group_size=stored.num_rows)
@@ -118,10 +120,13 @@ def _write(stored: pa.Table, options: EncodeOptions) -> tuple[memoryview, Struct
     assert isinstance(row_groups, Items)
     (tree,) = row_groups.elements
     assert isinstance(tree, Struct)
-    return file, tree
+    columns = value_of(tree, GROUP["columns"])
+    assert isinstance(columns, Items)
+    return tree, [_take_out(file, column) for column in columns.elements if isinstance(column, Struct)]
 
 
-def _take_out(file: memoryview, tree: Struct, view: Mapping[str, Any]) -> WrittenColumn:
+def _take_out(file: memoryview, tree: Struct) -> WrittenColumn:
+    view = read(tree, COLUMN_CHUNK)
     start, length = start_of(view["meta_data"]), view["meta_data"]["total_compressed_size"]
     index_at, index_length = view.get("column_index_offset", 0), view.get("column_index_length", 0)
     offsets_at, offsets_length = view.get("offset_index_offset", 0), view.get("offset_index_length", 0)
@@ -144,15 +149,88 @@ def _check_has_keys(column: WrittenColumn, name: str) -> None:
     assert not others, f"{name} must be dictionary-encoded"
 
 
+class _Page(msgspec.Struct, frozen=True):
+    """A page of a chunk, header and body; it holds so many values, or is a dictionary if that is None."""
+
+    content: bytes
+    uncompressed_size_bytes: int
+    value_count: int | None
+
+
+def _with_readable_nulls(column: WrittenColumn, stored: pa.Table, options: EncodeOptions) -> WrittenColumn:
+    """Return the column, which is the one of `stored`, with keys of no bits in pages of nulls alone.
+
+    pyarrow gives them keys as wide as others and no run of them, which QuestDB 9.3.4 refuses; its own have no bits.
+    """
+    meta, (values,) = read(meta_of(column.tree), COLUMN_META_DATA), stored.columns
+    # Rows are counted by values, and lists, which have others, have no dictionaries in QuestDB.
+    if PageEncoding.RLE_DICTIONARY not in meta["encodings"] or not values.null_count or pa.types.is_list(values.type):
+        return column
+    page_of_nulls = functools.cache(lambda count: _page_of_nulls(stored.schema, count, options))
+    before, after, first = [*_pages(column)], [], 0
+    for page in before:
+        count = page.value_count or 0
+        is_empty = count > 0 and values.slice(first, count).null_count == count
+        after.append(page_of_nulls(count) if is_empty else page)
+        first += count
+    return column if after == before else _with_pages(column, after)
+
+
+def _page_of_nulls(schema: pa.Schema, count: int, options: EncodeOptions) -> _Page:
+    """Return the page that pyarrow writes of so many nulls of the one column, beside an empty dictionary."""
+    options = replace(options, page_size_bytes=ONE_PAGE_BYTES, page_row_count_max=count, sorting=())
+    _, (column,) = _write(pa.table([pa.nulls(count, schema.types[0])], schema=schema), options)
+    *_, page = _pages(column)
+    return page
+
+
+def _pages(column: WrittenColumn) -> Iterator[_Page]:
+    """Yield the pages of a column that pyarrow has written."""
+    chunk, position = b"".join(column.pages), 0
+    while position < len(chunk):
+        header = quick_read(chunk, position, PAGE_HEADER)
+        assert header is not None, position
+        values, body = header
+        end = body + values["compressed_page_size"]
+        yield _Page(
+            chunk[position:end],
+            body - position + values["uncompressed_page_size"],
+            values.get("data_page_header", {}).get("num_values"),
+        )
+        position = end
+
+
+def _with_pages(column: WrittenColumn, pages: list[_Page]) -> WrittenColumn:
+    """Return the column with other pages of as many values."""
+    offset_bytes = start_of(read(meta_of(column.tree), COLUMN_META_DATA))
+    meta = with_fields(
+        meta_of(column.tree),
+        Field(META["total_compressed_size"], Kind.I64, sum(len(page.content) for page in pages)),
+        Field(META["total_uncompressed_size"], Kind.I64, sum(page.uncompressed_size_bytes for page in pages)),
+    )
+    places = []
+    for page in pages:
+        if page.value_count is not None:
+            size = Field(LOCATION["compressed_page_size"], Kind.I32, len(page.content))
+            places.append((Field(LOCATION["offset"], Kind.I64, offset_bytes), size))
+        offset_bytes += len(page.content)
+    index, remaining = column.offset_index, iter(places)
+    if index is not None:
+        index = _with_locations(index, lambda location: with_fields(location, *next(remaining)))
+    pieces = tuple(page.content for page in pages)
+    return replace(column, tree=with_meta(column.tree, meta), pages=pieces, offset_index=index)
+
+
 def moved_index(offset_index: Struct, delta_bytes: int) -> Struct:
     """Return an OffsetIndex for pages moved by `delta_bytes`."""
+    return _with_locations(offset_index, lambda location: moved(location, (LOCATION["offset"],), delta_bytes))
+
+
+def _with_locations(offset_index: Struct, change: Callable[[Struct], Struct]) -> Struct:
+    """Return an OffsetIndex whose locations are changed, one after the other."""
     locations = value_of(offset_index, INDEX["page_locations"])
     assert isinstance(locations, Items)
-    elements = tuple(
-        moved(location, (LOCATION["offset"],), delta_bytes)
-        for location in locations.elements
-        if isinstance(location, Struct)
-    )
+    elements = tuple(change(location) for location in locations.elements if isinstance(location, Struct))
     field = Field(INDEX["page_locations"], Kind.LIST, locations._replace(elements=elements))
     return with_fields(offset_index, field)
 

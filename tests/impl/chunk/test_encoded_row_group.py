@@ -19,6 +19,7 @@ from tornproof.impl.chunk.row_group_encoder import (
     Encoding,
     encode_row_group,
 )
+from tornproof.impl.layout.parquet import MAGIC
 from tornproof.impl.parquet.bloom import bitset_of_values
 from tornproof.impl.parquet.fields import OFFSET_INDEX, ROW_GROUP, Codec, PageType
 from tornproof.impl.parquet.footer import SortingColumn, split_footer
@@ -447,6 +448,54 @@ def test_bounds_of_a_dictionary_are_of_used_values_even_where_pyarrow_counts_the
     encoded = encode_row_group(pa.table({"s": symbols([2, 1, None, 2], ["a", "zz", "d"])}))
     assert statistics_of(encoded)["min_value"] == b"d"
     assert "column_index_offset" not in view_of(encoded)
+
+
+MANY_NULLS = [None] * 3000 + ["a", "b", None, "a"] + [None] * 5000 + ["b"]
+FEW_ROWS = {"page_row_count_max": 100, "columns": BY_DICTIONARY}
+PAGES: dict[str, EncodeOptions] = {
+    # The checksum takes a byte less in the header of such a page, so that those behind it move.
+    "of few rows": EncodeOptions(codec=Codec.UNCOMPRESSED, page_row_count_max=7, columns=BY_DICTIONARY),
+    "of few bytes": EncodeOptions(page_size_bytes=1, columns=BY_DICTIONARY),
+    "without index": EncodeOptions(page_index=False, **FEW_ROWS),
+    "without checksums": EncodeOptions(page_checksums=False, **FEW_ROWS),
+    **{codec.name: EncodeOptions(codec=codec, **FEW_ROWS) for codec in CODECS},
+}
+
+
+@pytest.mark.parametrize("pages", PAGES)
+def test_keys_have_no_bits_in_a_page_of_nulls_alone(pages: str) -> None:
+    """pyarrow writes keys of one bit, and none of them, which server 9.3.4 refused in rows that were acknowledged."""
+    stored = pa.table({"s": pa.array(MANY_NULLS).dictionary_encode(), "n": MANY_NULLS})
+    encoded = encode_row_group(stored, options=PAGES[pages])
+    for column in range(2):
+        found = [(keys == b"\0", {*values} == {None}) for values, keys in pages_of_keys(encoded, column)]
+        assert {*found} == {(True, True), (False, False)}
+
+
+def pages_of_keys(encoded: EncodedRowGroup, column: int) -> list[tuple[list[str | None], bytes]]:
+    """The values of each data page, which the offset index leads to, and what is behind its definition levels."""
+    placed, view, found, first = encoded.place(4), view_of(encoded, column), [], 0
+    chunk, codec = placed.chunks[column], Codec(placed.chunks[column].codec)
+    content = MAGIC + placed.content
+    _, *pages = walk_pages(
+        content[chunk.byte_range_start : chunk.byte_range_end],
+        file="row group",
+        offset_bytes=chunk.byte_range_start,
+        codec=codec,
+        value_count=chunk.num_values,
+    )
+    if "offset_index_offset" in view:
+        tree, _ = decode(content, file="row group", start=view["offset_index_offset"])
+        places = [(each["offset"], each["compressed_page_size"]) for each in read(tree, OFFSET_INDEX)["page_locations"]]
+        assert places == [(page.header_offset_bytes, page.end_bytes - page.header_offset_bytes) for page in pages]
+    for page in pages:
+        body = content[page.body_offset_bytes : page.end_bytes]
+        if codec is not Codec.UNCOMPRESSED:
+            body = pa.Codec(codec.name.lower()).decompress(body, page.uncompressed_size_bytes, asbytes=True)
+        levels_length = int.from_bytes(body[:4], "little")
+        found.append((MANY_NULLS[first : first + page.value_count], body[4 + levels_length :]))
+        first += page.value_count
+    return found
 
 
 def test_large_dictionaries_stay_dictionaries() -> None:

@@ -89,6 +89,7 @@ from tornproof.harness.explorers.roundtrip.worked_out.parquet.page_indexes impor
 from tornproof.harness.explorers.roundtrip.worked_out.parquet.symbol_keys import (
     adopted_keys,
     dictionary_places,
+    keys_of_nulls,
     left_indexes,
     symbol_keys,
 )
@@ -174,6 +175,7 @@ def questions() -> tuple[Question, ...]:
         *later_keys(),
         *equal_keys(),
         *symbol_keys(),
+        *keys_of_nulls(),
         *dictionary_places(),
         *adopted_keys(),
         *left_indexes(),

@@ -14,14 +14,14 @@ from msgspec import structs
 
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.new_tables import new_table
-from tornproof.harness.common.whose_error import needed
+from tornproof.harness.common.whose_error import needed, the_only
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.layout.pm import LOCAL_KEY_IS_GLOBAL
-from tornproof.impl.parquet.encode_options import PYARROW_CODECS, EncodeOptions
+from tornproof.impl.parquet.encode_options import PYARROW_CODECS, ColumnOptions, EncodeOptions, Encoding
 from tornproof.impl.parquet.fields import Codec
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.table.metadata_file import PartitionBy, TableColumn, TableMetadata
@@ -44,6 +44,12 @@ GROUP_COUNT = 3
 DAY = 86_400_000_000
 Files = Mapping[str, bytes]
 LEFT = (b"", b"\xff", b"\xff" * (1 << 16))
+OF_DICTIONARIES: Mapping[str, tuple[Any, Any]] = {"SYMBOL": ("a", "b"), "VARCHAR": ("a", "b"), "LONG": (1, 2)}
+"""Types of columns, each with two values."""
+NULLS_IN_A_PAGE = 4
+"""The checksum of such a page takes a byte less in its header if keys have no bits, so that others behind it move."""
+LEVELS_OF_NULLS = struct.pack("<IBB", 2, NULLS_IN_A_PAGE << 1, 0)
+"""The length of the levels, and one run of as many zeros (Apache Parquet format, "Encodings")."""
 
 
 def dictionary_places() -> Iterator[Question]:
@@ -93,6 +99,44 @@ def symbol_keys() -> Iterator[Question]:
         _named_keys, Codec.UNCOMPRESSED, functools.partial(_replaced, DATA_FILE, b"\2\0\0\0bb", b"\2\0\0\0bc")
     )
     yield Question("symbol keys", words, found, [_key(1, "s")])
+
+
+def keys_of_nulls() -> Iterator[Question]:
+    """Yield columns by dictionary, with and without checksums, and the keys in pages that have nulls alone.
+
+    As servers write them they are no bits wide; release 9.3.4 refuses wider ones of which there are none.
+    """
+    for of, has_checksums in itertools.product(OF_DICTIONARIES, (True, False)):
+        words = f"the keys of nulls in {of} {'with' if has_checksums else 'without'} checksums, and what verify reports"
+        found = functools.partial(_keys_of_nulls, of, has_checksums=has_checksums)
+        yield Question("symbol keys", words, found, ([0, 0, 0], []))
+
+
+def _keys_of_nulls(of: str, *, has_checksums: bool) -> tuple[list[int], list[str]]:
+    """Return the byte behind the levels of each page of nulls, and the problems of the table."""
+    storage, values = MemoryStorage(), OF_DICTIONARIES[of]
+    new_table(storage, PATH, {"ts": "TIMESTAMP", "x": of})
+    encoding = EncodeOptions(
+        codec=Codec.UNCOMPRESSED,
+        page_checksums=has_checksums,
+        page_row_count_max=NULLS_IN_A_PAGE,
+        columns={"x": ColumnOptions(encoding=Encoding.DICTIONARY)},
+    )
+    rows = [value for value in (None, *values, None, None) for _ in range(NULLS_IN_A_PAGE)]
+    with open_writer_of_copy(storage, PATH, options=WriterOptions(encoding=encoding)) as writer:
+        times = range(FIRST_TIME, FIRST_TIME + len(rows))
+        writer.write(pa.table({"ts": times, "x": rows}).cast(writer.schema))
+        writer.commit()
+    content = the_only(each for path, each in storage.image().files.items() if path.endswith(DATA_FILE))
+    found = [content[at + len(LEVELS_OF_NULLS)] for at in _places(content, LEVELS_OF_NULLS)]
+    return found, [problem.field for problem in verify_table(open_table(storage, PATH)).all_problems]
+
+
+def _places(content: bytes, part: bytes) -> Iterator[int]:
+    at = content.find(part)
+    while at >= 0:
+        yield at
+        at = content.find(part, at + 1)
 
 
 def adopted_keys() -> Iterator[Question]:

@@ -58,7 +58,7 @@ def case_of(scenario: Scenario, target: TableTarget, rules: TraceRules = NO_RULE
     position = BloomPosition.EXTERNAL if scenario.filters_at is FiltersAt.EXTERNAL else BloomPosition.INLINED
     blooms = BloomOptions(columns=scenario.filters, position=position) if scenario.filters else None
     encoding = EncodeOptions(footer_extension=scenario.footer_extension, duplicates=scenario.duplicates or None)
-    options = replace(GROWING, blooms=blooms, encoding=encoding)
+    options = replace(GROWING, blooms=blooms, encoding=encoding, allow_unreadable_by_servers=True)
     columns = (*COLUMNS, SYMBOL) if scenario.symbols else COLUMNS
     home = TableTarget(encode=target.encode, options=options, columns=columns)
     home.create(storage, PATH)

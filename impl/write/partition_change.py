@@ -367,7 +367,8 @@ def _as_before(options: WriterOptions, partition: OpenPartition) -> WriterOption
     """Return the options with what they leave to the partition."""
     if options.encoding.duplicates is not None or not partition.has_duplicates:
         return options
-    return replace(options, encoding=replace(options.encoding, duplicates=True))
+    kept = replace(options.encoding, duplicates=True)
+    return replace(options, encoding=kept, allow_unreadable_by_servers=True)
 
 
 def _blocks(partition: OpenPartition, step: Merge) -> tuple[Block, ...]:

@@ -29,6 +29,8 @@ DEFAULT_OPTIONS = EncodeOptions()
 DEFAULT_FALSE_POSITIVE_RATE = 0.01
 """The rate of QuestDB's own filters (measured on real files of release 9.4.2)."""
 
+_ALLOWING = "WriterOptions(allow_unreadable_by_servers=True) has it written all the same"
+
 COUNT_MAX = (1 << 63) - 1
 """The largest number of rows or bytes that an option can ask for."""
 
@@ -53,8 +55,9 @@ class WriterOptions(Options, frozen=True, kw_only=True):
 
     A row group exceeds neither of its limits, unless a single row does; its size is that of its rows in Arrow's form. A
     partition is rewritten into a new directory once its unused bytes exceed either limit. Without `blooms` new
-    partitions have no filters, and rewritten ones keep theirs. Column names are those of the table. Raises
-    OptionsRejectedError for options that are invalid for any table.
+    partitions have no filters, and rewritten ones keep theirs. Without `allow_unreadable_by_servers` what no server can
+    go on with is rejected (docs/writing.md). Column names are those of the table. Raises OptionsRejectedError for
+    options that are invalid for any table.
     """
 
     row_group_row_count_max: int = 100_000
@@ -63,6 +66,7 @@ class WriterOptions(Options, frozen=True, kw_only=True):
     rewrite_unused_bytes: int = 1 << 30
     encoding: EncodeOptions = msgspec.field(default_factory=EncodeOptions)
     blooms: BloomOptions | None = None
+    allow_unreadable_by_servers: bool = False
 
     def __post_init__(self) -> None:
         """Reject invalid options."""
@@ -78,12 +82,30 @@ def check_options(options: WriterOptions, metadata: TableMetadata) -> None:
         column = _column(columns, name)
         if own.encoding is not None:
             _check_encoding(column, own.encoding)
+            if not (options.allow_unreadable_by_servers or is_read_by_servers(own.encoding, column.type)):
+                raise OptionsRejectedError(f"column {name!r}: no server reads it in {own.encoding.name}; {_ALLOWING}")
         if own.statistics is False and column.id == metadata.timestamp_id:
             raise OptionsRejectedError(f"column {name!r}: the designated timestamp always has statistics")
     for name in options.blooms.columns if options.blooms else ():
         column = _column(columns, name)
         if not has_hashes(column.type):
             raise OptionsRejectedError(f"column {name!r}: there are no bloom filters of booleans and arrays")
+
+
+def is_read_by_servers(encoding: Encoding, column_type: int) -> bool:
+    """Return whether any server reads values of a type in an encoding that is for them (docs/writing.md).
+
+    Source: QuestDB's `parquet_read/decode.rs` of July 2026, whose refusals are also those of release 9.3.4.
+    """
+    match encoding:
+        case Encoding.BYTE_STREAM_SPLIT:
+            return False
+        case Encoding.DELTA_BYTE_ARRAY:
+            return tag_of(column_type) is TypeTag.VARCHAR
+        case Encoding.DICTIONARY:
+            return tag_of(column_type) is not TypeTag.ARRAY
+        case _:
+            return True
 
 
 def has_hashes(column_type: int) -> bool:
@@ -124,6 +146,8 @@ def _problems(options: WriterOptions) -> Iterator[str]:
         yield "the sorting of row groups is not asked for: all are sorted by the designated timestamp, and say so"
     if encoding.footer_extension is FooterForm.FINAL:
         yield "footers without Thrift are not for tables: no server could read them"
+    if not options.allow_unreadable_by_servers:
+        yield from _unreadable_by_servers(encoding)
     for name in (None, *encoding.columns):
         whose = "all columns" if name is None else f"column {name!r}"
         codec, level = (encoding.codec, encoding.level) if name is None else encoding.codec_of(name)
@@ -134,6 +158,14 @@ def _problems(options: WriterOptions) -> Iterator[str]:
         # As close to 1 as that, there is no number of bits.
         if not 0 < rate < 1 or rate ** (1 / len(SALTS)) == 1:
             yield f"column {name!r}: a false-positive rate is above 0 and below 1, not {rate}"
+
+
+def _unreadable_by_servers(encoding: EncodeOptions) -> Iterator[str]:
+    """Yield what no server can go on with, because it takes every binary field of a Thrift struct for text."""
+    if encoding.footer_extension not in (None, FooterForm.THRIFT):
+        yield f"footer_extension {encoding.footer_extension.name}: no server goes on with extended footers; {_ALLOWING}"
+    if encoding.duplicates:
+        yield f"duplicates: no server goes on with extended metadata of chunks; {_ALLOWING}"
 
 
 def _codec_problem(codec: Codec, level: int | None) -> str | None:

@@ -160,8 +160,8 @@ def _set(world: World, sizes: Mapping[str, int]) -> None:
 
 
 def encode(world: World, *, form: str) -> None:
-    """Let the writers that are opened from now on write files of another form."""
-    world.options = replace(world.options, encoding=_encoding(world, form))
+    """Let the writers that are opened from now on write files of another form, also of one that no server reads."""
+    world.options = replace(world.options, encoding=_encoding(world, form), allow_unreadable_by_servers=True)
 
 
 def resize(world: World, *, group_bytes: int, unused_bytes: int) -> None:

@@ -25,7 +25,7 @@ BATCHES = (rows([0, 10, 20]), rows([30], 3), rows([5], 4), rows([40, 50], 5))
 
 
 def asking(duplicates: bool | None) -> WriterOptions:
-    return replace(IN_PLACE, encoding=EncodeOptions(duplicates=duplicates))
+    return replace(IN_PLACE, encoding=EncodeOptions(duplicates=duplicates), allow_unreadable_by_servers=True)
 
 
 def content_of(storage: MemoryStorage, directory: str = DIRECTORY) -> bytes:

@@ -30,7 +30,7 @@ SIDE_BY_SIDE = (FooterForm.PRIVATE, FooterForm.MIGRATION)
 
 
 def asking(form: FooterForm | None, options: WriterOptions = IN_PLACE) -> WriterOptions:
-    return replace(options, encoding=EncodeOptions(footer_extension=form))
+    return replace(options, encoding=EncodeOptions(footer_extension=form), allow_unreadable_by_servers=True)
 
 
 def footers(storage: MemoryStorage, directory: str = DIRECTORY) -> Iterator[FileFooter]:

@@ -51,7 +51,7 @@ def test_equal_values_of_every_type_and_encoding_can_be_read_whole(
         return
     storage, _ = new_table(NewColumn(name="x", type=tag))
     columns = {} if encoding is None else {"x": ColumnOptions(encoding=encoding)}
-    options = WriterOptions(encoding=EncodeOptions(columns=columns))
+    options = WriterOptions(encoding=EncodeOptions(columns=columns), allow_unreadable_by_servers=True)
     row_count = 300 if name == "varchar" else 8_000
     for value in (SHOWN[name][1], None):
         if value is None and name in NEVER_NULL:
@@ -121,7 +121,8 @@ def test_a_number_in_its_new_encoding_takes_no_more_than_readers_take_of_a_chunk
     storage, _ = new_table(NewColumn(name="x", type=TypeTag.DOUBLE))
     encoding = EncodeOptions(duplicates=True, columns={"x": ColumnOptions(encoding=Encoding.DICTIONARY)})
     values = np.random.default_rng(1).integers(1 << 62, size=16).view(np.float64).repeat(100)
-    write(storage, rows(range(1_600), x=values), options=WriterOptions(encoding=encoding))
+    options = WriterOptions(encoding=encoding, allow_unreadable_by_servers=True)
+    write(storage, rows(range(1_600), x=values), options=options)
     assert block_sizes(storage) == [400] * 4
     assert verified(PATH, storage).sound
 

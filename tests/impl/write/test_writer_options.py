@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from independent_readers import normalised
+from independent_readers import READERS, normalised
 from real_tables import in_memory, resolved_partitions, verified
 from type_values import TYPES
 from written_tables import DAY, DIRECTORY, PATH, new_table, rows, table_on, writer_on
@@ -21,6 +22,7 @@ from tornproof.impl.chunk.chunk import pages_of
 from tornproof.impl.chunk.row_group_encoder import ColumnOptions, EncodeOptions, Encoding
 from tornproof.impl.errors import OptionsRejectedError, TornproofError
 from tornproof.impl.layout import pm as layout
+from tornproof.impl.layout.parquet import FooterForm
 from tornproof.impl.parquet.encode_options import ENCODABLE
 from tornproof.impl.parquet.fields import Codec, PageType
 from tornproof.impl.parquet.footer import SortingColumn
@@ -28,6 +30,7 @@ from tornproof.impl.pm.block import Chunk
 from tornproof.impl.table.create import NewColumn
 from tornproof.impl.table.partition import read_chunk
 from tornproof.impl.table.partition_schema import physical_form
+from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.write.table_writer import open_writer
 from tornproof.impl.write.writer_options import BloomOptions, WriterOptions
 
@@ -125,7 +128,9 @@ POSSIBLE = [
 def test_every_type_that_can_have_an_encoding_gets_it_and_reads_back(encoding: Encoding, tmp_path: Path) -> None:
     asked = {name: ColumnOptions(encoding=encoding) for name, possible in POSSIBLE if possible is encoding}
     storage, table = new_table(*(NewColumn(name=name, type=int(kind)) for name, kind in ALL_TYPES.items()))
-    options = WriterOptions(rewrite_unused_ratio=1.0, encoding=EncodeOptions(columns=asked))
+    options = WriterOptions(
+        rewrite_unused_ratio=1.0, encoding=EncodeOptions(columns=asked), allow_unreadable_by_servers=True
+    )
     expected = []
     with open_writer(storage, PATH, options=options, allow_parquet_last=True) as writer:
         for number in range(2):
@@ -151,6 +156,24 @@ def test_pages_end_before_so_many_bytes_or_rows(tmp_path: Path) -> None:
     assert most(EncodeOptions()) == ROW_COUNT
     assert most(EncodeOptions(page_row_count_max=100)) == 100
     assert most(EncodeOptions(page_size_bytes=8 * 1024)) < ROW_COUNT
+
+
+@pytest.mark.parametrize("row_count", [None, 100])
+def test_pages_of_nulls_alone_are_read_by_all_readers(row_count: int | None, tmp_path: Path) -> None:
+    """By default pyarrow ends pages after 20,000 rows, and left keys in those of nulls that server 9.3.4 refuses."""
+    by_dictionary = dict.fromkeys(("v", "n"), ColumnOptions(encoding=Encoding.DICTIONARY))
+    encoding = EncodeOptions(page_row_count_max=row_count, columns=by_dictionary)
+    storage, _ = new_table(NewColumn(name="s", type=TypeTag.SYMBOL))
+    count = 41_000 if row_count is None else 500
+    texts, numbers = ["a", "b", *[None] * count], [5, 6, *[None] * count]
+    batch = pa.table({"ts": range(DAY, DAY + count + 2), "v": numbers, "n": texts, "s": texts})
+    with writer_on(storage, WriterOptions(encoding=encoding)) as writer:
+        writer.write(batch)
+        writer.commit()
+    assert table_on(storage)["s"].to_pylist() == texts
+    for read in READERS.values():
+        found = read(storage.image().files[f"{DIRECTORY}/data.parquet"], tmp_path)
+        assert [found[name].to_pylist() for name in ("v", "n", "s")] == [numbers, texts, texts]
 
 
 def test_row_groups_end_before_so_many_rows_or_bytes(tmp_path: Path) -> None:
@@ -257,6 +280,7 @@ OF_ANOTHER_TYPE: list[tuple[type[Any], str, list[Any]]] = [
     (WriterOptions, "rewrite_unused_bytes", ["x"]),
     (WriterOptions, "encoding", [5, None, {}]),
     (WriterOptions, "blooms", ["v", ["v"]]),
+    (WriterOptions, "allow_unreadable_by_servers", [1, None, "yes"]),
     (BloomOptions, "columns", [["v"], {"v": "x"}, {5: 0.1}, {"v": None}]),
     (EncodeOptions, "codec", ["snappy", None]),
     (EncodeOptions, "level", ["x", 1.5]),
@@ -315,11 +339,49 @@ REJECTED: dict[str, tuple[Callable[[], object], str]] = {
         lambda: columns(n=ColumnOptions(encoding=Encoding.DELTA_BINARY_PACKED)),
         "column 'n': DELTA_BINARY_PACKED is not for its values, which are BYTE_ARRAY; there are DICTIONARY, PLAIN,",
     ),
+    "encoding that no server reads": (
+        lambda: columns(v=ColumnOptions(encoding=Encoding.BYTE_STREAM_SPLIT)),
+        "column 'v': no server reads it in BYTE_STREAM_SPLIT; WriterOptions(allow_unreadable_by_servers=True) has it",
+    ),
+    "extended footer": (
+        lambda: EncodeOptions(footer_extension=FooterForm.MIGRATION),
+        "footer_extension MIGRATION: no server goes on with extended footers; WriterOptions(allow_unreadable_by_",
+    ),
+    "every number twice": (
+        lambda: EncodeOptions(duplicates=True),
+        "duplicates: no server goes on with extended metadata of chunks; WriterOptions(allow_unreadable_by_servers=Tr",
+    ),
+    "footer without Thrift": (
+        lambda: WriterOptions(
+            encoding=EncodeOptions(footer_extension=FooterForm.FINAL), allow_unreadable_by_servers=True
+        ),
+        "footers without Thrift are not for tables",
+    ),
     "timestamp without statistics": (
         lambda: columns(ts=ColumnOptions(statistics=False)),
         "column 'ts': the designated timestamp always has statistics",
     ),
 }
+
+
+READ_BY_SERVERS = {
+    Encoding.DICTIONARY: {name for name in ALL_TYPES if "array" not in name},
+    Encoding.DELTA_BYTE_ARRAY: {"varchar"},
+    Encoding.BYTE_STREAM_SPLIT: set[str](),
+}
+
+
+@pytest.mark.parametrize("encoding", Encoding)
+def test_an_encoding_is_taken_of_the_types_that_some_server_reads_in_it(encoding: Encoding) -> None:
+    """Commits in others were acknowledged, and "encoding not supported" was all that a server said of the rows."""
+    storage, _ = new_table(*(NewColumn(name=name, type=int(kind)) for name, kind in ALL_TYPES.items()))
+    taken = set()
+    possible = {name for name, each in POSSIBLE if each is encoding}
+    for name in possible:
+        options = WriterOptions(encoding=columns(**{name: ColumnOptions(encoding=encoding)}))
+        with suppress(OptionsRejectedError), writer_on(storage, options):
+            taken.add(name)
+    assert taken == READ_BY_SERVERS.get(encoding, possible) & possible
 
 
 @pytest.mark.parametrize("name", REJECTED)

@@ -153,7 +153,8 @@ def some_values() -> dict[str, pa.Array]:
 
 def written(path: Path, values: dict[str, pa.Array], encoding: EncodeOptions) -> Path:
     new_table(path, {name: TYPES[name][0] for name in values})
-    commit(path, {"ts": times_from(0, ROW_COUNT), **values}, WriterOptions(encoding=encoding))
+    options = WriterOptions(encoding=encoding, allow_unreadable_by_servers=True)
+    commit(path, {"ts": times_from(0, ROW_COUNT), **values}, options)
     return path
 
 

@@ -70,6 +70,12 @@ ENCODABLE = {
     Encoding.BYTE_STREAM_SPLIT: "ts v d u n f",
 }
 """The columns that can be in each encoding; symbols are always in a dictionary."""
+UNREADABLE = {
+    Encoding.DICTIONARY: "list",
+    Encoding.DELTA_BYTE_ARRAY: "raw u list",
+    Encoding.BYTE_STREAM_SPLIT: ENCODABLE[Encoding.BYTE_STREAM_SPLIT],
+}
+"""Those of them that no server reads then."""
 AS_DEFAULT = frozenset(
     {
         *("the default", "the codec LZ4", "all that can be in PLAIN"),
@@ -131,7 +137,8 @@ def asked() -> tuple[Asked, ...]:
         )
         for encoding, names in ENCODABLE.items()
     }
-    asked = (Asked(name, {"row_group_row_count_max": GROUP_ROWS, "encoding": each}) for name, each in encodings.items())
+    common = {"row_group_row_count_max": GROUP_ROWS, "allow_unreadable_by_servers": True}
+    asked = (Asked(name, {**common, "encoding": each}) for name, each in encodings.items())
     return (*asked, *_mixed_codecs(), *_sizes(), *_large())
 
 
@@ -188,6 +195,9 @@ def wrong() -> tuple[Wrong, ...]:
             sorting=(SortingColumn(column_index=0, descending=False, nulls_first=False),)
         ),
         "a footer that servers cannot read": EncodeOptions(footer_extension=FooterForm.FINAL),
+        "a footer that servers cannot go on with": EncodeOptions(footer_extension=FooterForm.MIGRATION),
+        "a footer beside which servers cannot go on": EncodeOptions(footer_extension=FooterForm.PRIVATE),
+        "every number twice": EncodeOptions(duplicates=True),
         "no bounds of the timestamp": EncodeOptions(columns={TIME: ColumnOptions(statistics=False)}),
         "a column that is not there": EncodeOptions(columns={"w": ColumnOptions(statistics=False)}),
         "a level of the default codec that is not of its own": EncodeOptions(
@@ -198,6 +208,13 @@ def wrong() -> tuple[Wrong, ...]:
             for encoding, names in ENCODABLE.items()
             for name in COLUMNS
             if name not in names.split()
+        },
+        **{
+            f"column {name} in {encoding.name}, which no server reads": EncodeOptions(
+                columns={name: ColumnOptions(encoding=encoding)}
+            )
+            for encoding, names in UNREADABLE.items()
+            for name in names.split()
         },
     }
     blooms = {"a filter of booleans": {"flag": 0.5}, "a filter of arrays": {"list": 0.5}}

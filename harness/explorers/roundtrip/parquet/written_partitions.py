@@ -95,7 +95,9 @@ class WrittenPartitions:
 @functools.cache
 def written_partitions() -> tuple[WrittenPartitions, ...]:
     """Return tables whose options differ from the default in one."""
-    default = WriterOptions(row_group_row_count_max=GROUP_ROWS, rewrite_unused_ratio=1_000.0)
+    default = WriterOptions(
+        row_group_row_count_max=GROUP_ROWS, rewrite_unused_ratio=1_000.0, allow_unreadable_by_servers=True
+    )
     twice = replace(default, encoding=ENCODINGS["every number twice"])
     pages = EncodeOptions(footer_extension=FooterForm.PRIVATE, codec=Codec.GZIP, page_row_count_max=20, page_index=True)
     filters = {

@@ -79,7 +79,11 @@ def _problems_of_duplicates(column: OfferedColumn) -> Iterator[str]:
     """Yield what is wrong with the same rows where each number is also stored in another encoding."""
     storage = MemoryStorage()
     table = new_table(storage, PATH, {TIME: "TIMESTAMP", COLUMN: column.type})
-    options = WriterOptions(row_group_row_count_max=GROUP_ROWS, encoding=ENCODINGS["every number twice"])
+    options = WriterOptions(
+        row_group_row_count_max=GROUP_ROWS,
+        encoding=ENCODINGS["every number twice"],
+        allow_unreadable_by_servers=True,
+    )
     with open_writer_of_copy(storage, PATH, options=options) as writer:
         taken, _ = _stage(writer, column)
         writer.commit()

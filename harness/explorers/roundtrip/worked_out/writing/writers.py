@@ -32,8 +32,8 @@ from tornproof.harness.simulator.filesystem.intercept import CallKind
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.errors import RowsRejectedError, StorageError
-from tornproof.impl.layout.parquet import DATA_FILE
-from tornproof.impl.parquet.encode_options import EncodeOptions
+from tornproof.impl.layout.parquet import DATA_FILE, FooterForm
+from tornproof.impl.parquet.encode_options import ColumnOptions, EncodeOptions, Encoding
 from tornproof.impl.parquet.fields import Codec
 from tornproof.impl.storage.interface import Storage, StorageReason
 from tornproof.impl.table.metadata_file import META_FILE, PartitionBy
@@ -63,6 +63,25 @@ PARTITIONS = {
 }
 """The flags of a partition, whether it has a `_pm`, and the version after a commit to it."""
 
+INTEGERS = "BYTE SHORT CHAR INT LONG DATE TIMESTAMP TIMESTAMP_NS IPv4 GEOHASH(5b) GEOHASH(12b) GEOHASH(30b) GEOHASH(60b)"
+TEXTS, BYTES = "STRING VARCHAR BINARY", "UUID LONG128 LONG256 DECIMAL(2,1) DECIMAL(9,1) DECIMAL(38,1) DECIMAL(76,1)"
+TYPES = f"BOOLEAN FLOAT DOUBLE SYMBOL {INTEGERS} {TEXTS} {BYTES} DOUBLE[] DOUBLE[][]".split()
+SERVERS_READ = {
+    Encoding.DICTIONARY: f"{INTEGERS} {TEXTS} {BYTES} FLOAT DOUBLE SYMBOL",
+    Encoding.PLAIN: f"{INTEGERS} {TEXTS} {BYTES} FLOAT DOUBLE BOOLEAN DOUBLE[] DOUBLE[][]",
+    Encoding.DELTA_BINARY_PACKED: INTEGERS,
+    Encoding.DELTA_LENGTH_BYTE_ARRAY: f"{TEXTS} DOUBLE[] DOUBLE[][]",
+    Encoding.DELTA_BYTE_ARRAY: "VARCHAR",
+    Encoding.BYTE_STREAM_SPLIT: "",
+}
+SERVERS_REFUSE = {
+    Encoding.DICTIONARY: "DOUBLE[] DOUBLE[][]",
+    Encoding.DELTA_BYTE_ARRAY: f"STRING BINARY {BYTES} DOUBLE[] DOUBLE[][]",
+    Encoding.BYTE_STREAM_SPLIT: f"{INTEGERS} {BYTES} FLOAT DOUBLE",
+}
+"""The types whose values can be in an encoding, which some server reads, and which none does."""
+TAKEN, REFUSED, NEVER = (True, True), (False, True), (False, False)
+
 
 def writers() -> Iterator[Question]:
     """Yield tables that no writer opens, partitions that none writes to, and writers that end in some way."""
@@ -73,6 +92,7 @@ def writers() -> Iterator[Question]:
         *_purges(),
         *_announcements(),
         *_options(),
+        *_options_for_servers(),
         *_rows_named(),
         *_duplicates(),
         *_symbols(),
@@ -148,6 +168,41 @@ def _options() -> Iterator[Asked]:
         expected = "OptionsRejectedError" if isinstance(value, bool | float) else name
         found = functools.partial(_with_option, name, value)
         yield f"what comes of the option {name} that is {value!r}", found, expected
+
+
+def _options_for_servers() -> Iterator[Asked]:
+    """Yield what is asked for of a column of each type, and of footers, and whether it is taken for servers, or at all.
+
+    What servers read was asked release 9.3.4, and its sources of July 2026.
+    """
+    for encoding, types in SERVERS_READ.items():
+        for of in TYPES:
+            is_read = of in types.split()
+            expected = TAKEN if is_read else REFUSED if of in SERVERS_REFUSE.get(encoding, "").split() else NEVER
+            options = EncodeOptions(columns={"x": ColumnOptions(encoding=encoding)})
+            words = f"whether a column of {of} in {encoding.name} is taken, for servers and for others"
+            yield words, functools.partial(_taken, of, options), expected
+    for form in (None, *FooterForm):
+        expected = NEVER if form is FooterForm.FINAL else TAKEN if form in (None, FooterForm.THRIFT) else REFUSED
+        words = f"whether the footer {form} is taken, for servers and for others"
+        yield words, functools.partial(_taken, "LONG", EncodeOptions(footer_extension=form)), expected
+    for duplicates in (None, False, True):
+        words = f"whether duplicates, {duplicates}, are taken, for servers and for others"
+        found = functools.partial(_taken, "LONG", EncodeOptions(duplicates=duplicates))
+        yield words, found, REFUSED if duplicates else TAKEN
+
+
+def _taken(of: str, encoding: EncodeOptions) -> tuple[bool, bool]:
+    """Whether a writer of a table with a column of a type opens with options, without asking for more and with it."""
+    storage = MemoryStorage()
+    new_table(storage, PATH, {"ts": "TIMESTAMP", "x": of})
+
+    def is_taken(allow: bool) -> bool:
+        with _opened(storage, WriterOptions(encoding=encoding, allow_unreadable_by_servers=allow)):
+            return True
+
+    without, asked = (outcome_of(functools.partial(is_taken, allow)) is True for allow in (False, True))
+    return without, asked
 
 
 def _rows_named() -> Iterator[Asked]:
@@ -244,8 +299,8 @@ STAGED: dict[str, tuple[Callable[[TableWriter], None], str | None]] = {
 """What is staged, and the error that says so."""
 
 
-def _opened(storage: Storage, *, force: bool = False) -> TableWriter:
-    return open_writer(storage, PATH, force=force, allow_parquet_last=True)
+def _opened(storage: Storage, options: WriterOptions | None = None, *, force: bool = False) -> TableWriter:
+    return open_writer(storage, PATH, options=options, force=force, allow_parquet_last=True)
 
 
 def _version_of_writer(files: Callable[[], Files], *, is_mapped: bool = False, force: bool = False) -> int | str:
@@ -357,7 +412,11 @@ def _groups_with_duplicates(asked: Sequence[bool | None]) -> list[bool]:
     """Return which row groups of the first partition have duplicates, without the one that was there before."""
     storage = storage_of(two_days())
     for number, duplicates in enumerate(asked, start=1):
-        options = WriterOptions(row_group_row_count_max=1, encoding=EncodeOptions(duplicates=duplicates))
+        options = WriterOptions(
+            row_group_row_count_max=1,
+            encoding=EncodeOptions(duplicates=duplicates),
+            allow_unreadable_by_servers=True,
+        )
         commit(storage, PATH, [(FIRST_TIME + number, number)], options=options)
     table = open_table(storage, PATH)
     contents = Contents.of(table, table.transaction().partitions[0])

@@ -21,6 +21,7 @@ from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.answer import holds_all
 from tornproof.harness.systems.preset import Preset
+from tornproof.harness.systems.server_refusals import refused_footer, refused_values
 from tornproof.impl.chunk.row_group_encoder import EncodeOptions, encode_row_group
 from tornproof.impl.errors import ProblemError, TornproofError
 from tornproof.impl.layout import txn as layout
@@ -83,11 +84,14 @@ def probe(image: DiskImage, path: str, preset: Preset) -> Compatibility:
         return _unreadable(preset, f"no version can be read (a server says: Transaction read timeout): {error}")
     try:
         snapshot = snapshot_of(table, transaction, preset.reader)
+        refused = refused_values(snapshot) if preset.is_server else None
+        if refused is not None:
+            return _unreadable(preset, refused)
         trial = _Trial(image=image, preset=preset, before=_rows(snapshot), spots=tuple(_spots(snapshot)))
     except TornproofError as error:
         return _unreadable(preset, f"its reader refuses: {error}")
     last_is_parquet = any(each.is_parquet for each in transaction.partitions[-1:])
-    advice = parquet_last_advice(table, last_is_parquet) if preset.is_server else None
+    advice = parquet_last_advice(table, last_is_parquet) or refused_footer(snapshot) if preset.is_server else None
     if advice is not None:
         return Compatibility(preset=preset.name, readable=True, writable=False, reason=advice)
     rejection = trial.rejection(preset.encode, [0] * len(trial.spots), path)

@@ -107,7 +107,8 @@ def _demand_replaceable(storage: Storage, target: str) -> None:
     if _is_of_partition(storage, target):
         raise UsageError(
             f"{target}: it is the data of a partition, whose size {PM_FILE} or {TXN_FILE} records; write a copy "
-            "elsewhere with --out, or have the writer of the table do it (WriterOptions, encoding.footer_extension)"
+            "elsewhere with --out, or have the writer of the table do it, after which no server goes on with it "
+            "(WriterOptions, encoding.footer_extension)"
         )
 
 

@@ -14,8 +14,11 @@ from tornproof.harness.systems.probe import Compatibility, cure_of, probe
 from tornproof.harness.systems.releases import HARDENED_PRESET, PRESETS
 from tornproof.impl.errors import CorruptError, NotATableError
 from tornproof.impl.layout import txn as layout
+from tornproof.impl.layout.parquet import FooterForm
+from tornproof.impl.parquet.encode_options import ColumnOptions, EncodeOptions, Encoding
 from tornproof.impl.table.table import open_table
 from tornproof.impl.write.table_writer import TableWriter
+from tornproof.impl.write.writer_options import WriterOptions
 
 RELEASED = PRESETS["questdb-2026-07"]
 
@@ -74,6 +77,32 @@ def test_every_parquet_partition_is_committed_to() -> None:
         assert (compatibility.readable, compatibility.writable) == (True, False)
         assert compatibility.reason.startswith(f"its writer refuses: 2024-01-0{number + 1}.0/data.parquet: ")
     assert probe(with_wal(storage.image(), PATH), PATH, RELEASED).reason.endswith("a commit to 3 partitions")
+
+
+UNREADABLE = {
+    "footer": (EncodeOptions(footer_extension=FooterForm.PRIVATE), (True, False), "servers refuse the extensions in"),
+    "duplicates": (EncodeOptions(duplicates=True), (True, False), "servers refuse the extensions in its Thrift"),
+    "encoding": (
+        EncodeOptions(columns={"v": ColumnOptions(encoding=Encoding.BYTE_STREAM_SPLIT)}),
+        (False, False),
+        "no server reads column 'v' in BYTE_STREAM_SPLIT",
+    ),
+    "nothing": (EncodeOptions(columns={"v": ColumnOptions(encoding=Encoding.DICTIONARY)}), (True, True), "are read"),
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_no_server_goes_on_with_an_extension_or_an_encoding_that_none_reads(name: str) -> None:
+    """All releases were said to go on with a table that no server opens."""
+    encoding, expected, words = UNREADABLE[name]
+    storage, _ = new_table()
+    write(storage, rows([0, 1]), options=WriterOptions(encoding=encoding, allow_unreadable_by_servers=True))
+    image = with_wal(storage.image(), PATH)
+    found = probe(image, PATH, RELEASED)
+    assert (found.readable, found.writable) == expected
+    assert words in found.reason
+    ours = probe(image, PATH, HARDENED_PRESET)
+    assert (ours.readable, ours.writable) == (True, True)
 
 
 def read_only(entry: int) -> int:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from msgspec.structs import replace
 
 from tornproof.impl.chunk.row_group_encoder import (
     Bounds,
@@ -451,14 +452,14 @@ def test_bounds_of_a_dictionary_are_of_used_values_even_where_pyarrow_counts_the
 
 
 MANY_NULLS = [None] * 3000 + ["a", "b", None, "a"] + [None] * 5000 + ["b"]
-FEW_ROWS = {"page_row_count_max": 100, "columns": BY_DICTIONARY}
+FEW_ROWS = EncodeOptions(page_row_count_max=100, columns=BY_DICTIONARY)
 PAGES: dict[str, EncodeOptions] = {
     # The checksum takes a byte less in the header of such a page, so that those behind it move.
     "of few rows": EncodeOptions(codec=Codec.UNCOMPRESSED, page_row_count_max=7, columns=BY_DICTIONARY),
     "of few bytes": EncodeOptions(page_size_bytes=1, columns=BY_DICTIONARY),
-    "without index": EncodeOptions(page_index=False, **FEW_ROWS),
-    "without checksums": EncodeOptions(page_checksums=False, **FEW_ROWS),
-    **{codec.name: EncodeOptions(codec=codec, **FEW_ROWS) for codec in CODECS},
+    "without index": replace(FEW_ROWS, page_index=False),
+    "without checksums": replace(FEW_ROWS, page_checksums=False),
+    **{codec.name: replace(FEW_ROWS, codec=codec) for codec in CODECS},
 }
 
 

@@ -74,11 +74,11 @@ def extend(
     """Write a Parquet file with its footer, its chunks or both in another form to `out`, by default in its place.
 
     `footer` is `private` or `migration`, where FlatBuffers are beside Thrift in an extension that QuestDB refuses and
-    other readers skip, `final` (experimental), where they are alone, or `thrift`. `encoding` is `alp`, where numbers are
-    in ALP or PFOR beside the chunks that they were in, `alp-alone` (experimental), from which there is no way back, or
-    `old`. With `thrift` and `old` the file is as it was, byte for byte; what is None stays as it is. Raises CorruptError,
-    UnsupportedError for an extension that is not ours, UsageError where the result would replace the data.parquet of a
-    partition and for chunks that are gone, BusyError, StorageError, and ValueError for another form.
+    other readers skip, `final` (experimental), where they are alone, or `thrift`. `encoding` is `alp`, where numbers
+    are in ALP or PFOR beside the chunks that they were in, `alp-alone` (experimental), from which there is no way back,
+    or `old`. With `thrift` and `old` the file is as it was, byte for byte; what is None stays as it is. Raises
+    CorruptError, UnsupportedError for an extension that is not ours, UsageError where the result would replace the
+    data.parquet of a partition and for chunks that are gone, BusyError, StorageError, and ValueError for another form.
     """
     target = None if out is None else whole_path(out)
     form = None if footer is None else FooterForm(footer)

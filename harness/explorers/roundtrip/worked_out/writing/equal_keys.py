@@ -22,7 +22,7 @@ from tornproof.impl.types.questdb import TypeTag
 from tornproof.model.rows import Row, Rows, with_row
 
 LEAST_LONG, LEAST_BYTES = -(1 << 63), b"\x80" + bytes(7)
-FRACTIONS = ((None, math.nan), (math.copysign(math.nan, -1),), (0.0,), (-0.0,))
+FRACTIONS = ((None, math.nan), (math.copysign(math.nan, -1),), (0.0,), (-0.0,), (math.inf,), (-math.inf,))
 GEOHASHES = ((None, -1), (0,), (1,))
 EQUAL_KEYS: dict[str, tuple[tuple[Any, ...], ...]] = {
     "INT": ((None, -(1 << 31)), (0,), (-1,)),

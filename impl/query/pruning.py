@@ -31,7 +31,8 @@ from tornproof.impl.query.predicate import (
     Predicate,
     is_long256,
 )
-from tornproof.impl.table.columns import SnapshotColumn, column_key, column_positions, is_all_null
+from tornproof.impl.table.changed_types import is_changed
+from tornproof.impl.table.columns import SnapshotColumn, column_key, column_positions, is_all_null, position_of
 from tornproof.impl.types.physical import PhysicalType
 from tornproof.impl.types.questdb import TypeTag, tag_of
 
@@ -77,16 +78,19 @@ class Pruner:
 
     def is_stored(self, column: SnapshotColumn, block: Block) -> bool:
         """Return whether the column has bytes to read: it exists in the partition, and not all values are null."""
-        position = self._positions.get(column.id)
+        position = position_of(column, self._positions)
         return position is not None and not is_all_null(self._header.columns[position], block.chunks[position])
 
     def _facts(self, column: SnapshotColumn, block: Block) -> _Facts:
-        position = self._positions.get(column.id)
+        position = position_of(column, self._positions)
         nothing = _Facts(position=position, is_stored=False, missing=column.missing.as_py(), may_have_missing=True)
         if position is None:
             return nothing
         stored, chunk = self._header.columns[position], block.chunks[position]
         unknown = replace(nothing, is_stored=True, may_have_others=True)
+        if is_changed(column, stored):
+            # Its bounds and its filter are of values of another type.
+            return replace(unknown, position=None)
         if stored.max_rep_level > 0 or chunk.num_values != block.num_rows:
             return unknown
         if chunk.null_count == chunk.num_values:

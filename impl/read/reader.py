@@ -36,7 +36,6 @@ from tornproof.impl.table.partition_names import interval_end
 from tornproof.impl.table.table import Table, agreeing
 from tornproof.impl.txn.transaction import Partition, Transaction
 from tornproof.impl.types.arrow import is_nullable
-from tornproof.impl.types.physical import PhysicalType
 
 AHEAD_ROW_COUNT = 1 << 16
 AHEAD_GROUP_COUNT_MAX = 8
@@ -298,10 +297,7 @@ def snapshot_of(table: Table, transaction: Transaction, reader: ReaderProtocol =
     transaction = table.without_left_over(transaction)
     if table.metadata is not None:
         timestamp_id = table.metadata.timestamp_id
-        columns = tuple(
-            SnapshotColumn(id=column.id, name=column.name, type=column.type, physical_type=PhysicalType.BYTE_ARRAY)
-            for column in table.metadata.columns
-        )
+        columns = tuple(map(SnapshotColumn.of_table, table.metadata.columns))
     else:
         columns, timestamp_id = _columns_of_partitions(table, transaction, reader)
     return Snapshot(table=table, transaction=transaction, columns=columns, timestamp_id=timestamp_id, reader=reader)

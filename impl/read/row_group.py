@@ -26,7 +26,8 @@ from tornproof.impl.pm.chain import Metadata
 from tornproof.impl.pm.header import Column
 from tornproof.impl.read.decoding import SYNCHRONOUS, Decoding, InOrder
 from tornproof.impl.storage.interface import ReadableFile
-from tornproof.impl.table.columns import SnapshotColumn, column_positions, is_all_null
+from tornproof.impl.table.changed_types import check_is_read, converted
+from tornproof.impl.table.columns import SnapshotColumn, column_positions, is_all_null, position_of
 from tornproof.impl.table.partition import PartitionFiles, read_chunk, read_chunks
 from tornproof.impl.types.physical import PhysicalType
 
@@ -64,10 +65,12 @@ def row_group_columns(
     positions = column_positions(header)
     wanted: dict[int, _Wanted] = {}
     for shown in columns:
-        position = positions.get(shown.id)
-        if position is not None and not is_all_null(
-            column := header.columns[position], chunk := block.chunks[position]
-        ):
+        position = position_of(shown, positions)
+        if position is None:
+            continue
+        column, chunk = header.columns[position], block.chunks[position]
+        check_is_read(shown, column, file=resolved.files.pm_label)
+        if not is_all_null(column, chunk):
             wanted[shown.id] = _Wanted(shown, column, chunk, chunk.num_values * shown.width_bytes)
     group = _Group(resolved, block, InOrder(decoding))
     group.fetch_all(handle, sorted(wanted.values(), key=_effort))
@@ -179,6 +182,7 @@ class _Group(msgspec.Struct):
         for each, piece, found in itertools.chain.from_iterable(decoded):
             array = decode_chunk(*piece, file=label) if found is None else found
             check_rows(array, self.block.num_rows, piece.column, piece.chunk, file=label)
+            array = converted(array, each.shown, each.column)
             self.awaited_bytes -= each.awaited_bytes
             self.uncounted.append(array)
             self.uncounted_bytes += array.get_total_buffer_size()

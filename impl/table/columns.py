@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from typing import Self
 
-import msgspec
 import pyarrow as pa
 
 from tornproof.impl.pm.block import Chunk
 from tornproof.impl.pm.header import Column, FileHeader
+from tornproof.impl.table.metadata_file import NamedColumn
 from tornproof.impl.types.arrow import arrow_type, is_nullable, missing_value
+from tornproof.impl.types.physical import PhysicalType
 
 VARIABLE_WIDTH_BYTES = 8
 
 
-class SnapshotColumn(msgspec.Struct, frozen=True, kw_only=True):
+class SnapshotColumn(NamedColumn, frozen=True, kw_only=True):
     """A column of a table; `physical_type` matters only if the QuestDB type is unknown."""
 
-    id: int
-    name: str
-    type: int
     physical_type: int
     fixed_byte_len: int = 0
+
+    @classmethod
+    def of_table(cls, column: NamedColumn) -> Self:
+        """Return a column in `_meta`, whose types are all known."""
+        return cls(
+            id=column.id,
+            name=column.name,
+            type=column.type,
+            former_ids=column.former_ids,
+            physical_type=PhysicalType.BYTE_ARRAY,
+        )
 
     @classmethod
     def of(cls, key: int, column: Column) -> Self:
@@ -81,6 +91,11 @@ def column_key(index: int, column: Column) -> int:
 def column_positions(header: FileHeader) -> dict[int, int]:
     """Return the indices of a partition's columns by their keys."""
     return {column_key(index, column): index for index, column in enumerate(header.columns)}
+
+
+def position_of(column: NamedColumn, positions: Mapping[int, int]) -> int | None:
+    """Return the index of a table's column in a partition, under whichever of its ids, the newest first, or None."""
+    return next((positions[key] for key in column.ids if key in positions), None)
 
 
 def is_all_null(column: Column, chunk: Chunk) -> bool:

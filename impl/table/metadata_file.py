@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -55,12 +56,32 @@ class PartitionBy(enum.IntEnum):
     WEEK = 5
 
 
-class TableColumn(msgspec.Struct, frozen=True, kw_only=True):
-    """One column of the table that is not dropped; `id` is its writer index, which never changes."""
+class NamedColumn(msgspec.Struct, frozen=True, kw_only=True):
+    """A column of the table; `id` is its writer index, which never changes.
+
+    A change of its type makes it another column. `former_ids` are those of the columns that it replaced, the newest
+    first: partitions that were written before, and are in Parquet, still have it under one of them.
+    """
 
     id: int
     name: str
     type: int
+    former_ids: tuple[int, ...] = ()
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """All ids that partitions have it under."""
+        return (self.id, *self.former_ids)
+
+    @property
+    def file_id(self) -> int:
+        """The id that servers write into new Parquet files, and merge rows by: the first one that it had."""
+        return self.ids[-1]
+
+
+class TableColumn(NamedColumn, frozen=True, kw_only=True):
+    """One column of the table that is not dropped."""
+
     is_dedup_key: bool = False
     is_indexed: bool = False
     symbol_capacity: int = SYMBOL_CAPACITY
@@ -79,6 +100,11 @@ class TableMetadata(msgspec.Struct, frozen=True, kw_only=True):
     def counts_nanoseconds(self) -> bool:
         """Whether partition timestamps count nanoseconds, and not microseconds."""
         return any(column.id == self.timestamp_id and NANOSECOND.get(column.type) for column in self.columns)
+
+    @property
+    def columns_by_id(self) -> dict[int, TableColumn]:
+        """The columns by all ids that partitions have them under."""
+        return {key: column for column in self.columns for key in column.ids}
 
     @property
     def keys(self) -> dict[str, int]:
@@ -131,7 +157,7 @@ def decode_metadata_file(data: Buffer, *, file: str) -> TableMetadata:
             if lowered in seen:
                 raise CorruptError(file, f"name of column {index}", None, "a name of its own", repr(name))
             seen.add(lowered)
-            slots[slot_of[index]] = _column(index, name, record)
+            slots[slot_of[index]] = _column(index, name, records)
     _check_timestamp(header, records, file)
     _check_keys([column for column in slots if column is not None], header, file)
     return TableMetadata(
@@ -146,12 +172,14 @@ def decode_metadata_file(data: Buffer, *, file: str) -> TableMetadata:
 def encode_metadata_file(metadata: TableMetadata, *, table_id: int) -> bytes:
     """Encode `_meta` of a table without write-ahead log and indexes, as release 9.4.2 does.
 
-    Writer indices must ascend in the table's order; columns with those between them were dropped. Settings are the
-    server's defaults.
+    The first ids of columns must ascend in the table's order; columns with those between them were dropped. Settings
+    are the server's defaults.
     """
     by_id = {column.id: column for column in metadata.columns}
-    assert [*by_id] == sorted(by_id), metadata
+    first_ids = [column.file_id for column in metadata.columns]
+    assert first_ids == sorted(first_ids), metadata
     count = max(by_id) + 1
+    replaced = dict(pair for column in metadata.columns for pair in itertools.pairwise(column.ids))
     minor_format = layout.MINOR_FORMAT_VERSION.put(0, MINOR_FORMAT_VERSION)
     header = layout.MetaHeader(
         column_count=count,
@@ -168,7 +196,7 @@ def encode_metadata_file(metadata: TableMetadata, *, table_id: int) -> bytes:
         unused=bytes(layout.MetaHeader.layout.field("unused").wire.size_bytes),
     )
     columns = [by_id.get(index, TableColumn(id=index, name="dropped", type=DROPPED)) for index in range(count)]
-    records = [_record(column).pack() for column in columns]
+    records = [_record(column, replaced.get(column.id, -1)).pack() for column in columns]
     content = b"".join([header.pack(), *records, *(encode_name(column.name) for column in columns)])
     return content.ljust(-(-len(content) // FILE_STEP_BYTES) * FILE_STEP_BYTES, b"\0")
 
@@ -184,19 +212,28 @@ def encode_name(name: str) -> bytes:
     return layout.NameLength(code_unit_count=len(units) // CODE_UNIT_BYTES).pack() + units
 
 
-def _column(index: int, name: str, record: layout.MetaColumn) -> TableColumn:
+def _column(index: int, name: str, records: Sequence[layout.MetaColumn]) -> TableColumn:
+    record = records[index]
     is_symbol = tag_of(record.type) is TypeTag.SYMBOL
     return TableColumn(
         id=index,
         name=name,
         type=record.type,
+        former_ids=tuple(_replaced(index, records)),
         is_dedup_key=bool(layout.DEDUP_KEY.get(record.flags)),
         is_indexed=bool(layout.INDEXED.get(record.flags)),
         symbol_capacity=record.symbol_capacity if is_symbol else SYMBOL_CAPACITY,
     )
 
 
-def _record(column: TableColumn) -> layout.MetaColumn:
+def _replaced(index: int, records: Sequence[layout.MetaColumn]) -> Iterator[int]:
+    """Yield the columns that one replaced, the newest first; none replaces a later one, so that there are no cycles."""
+    while 0 <= (before := records[index].replacing_index - 1) < index:
+        yield before
+        index = before
+
+
+def _record(column: TableColumn, replaced: int) -> layout.MetaColumn:
     is_symbol = tag_of(column.type) is TypeTag.SYMBOL
     return layout.MetaColumn(
         type=column.type,
@@ -204,7 +241,7 @@ def _record(column: TableColumn) -> layout.MetaColumn:
         index_block_capacity=INDEX_BLOCK_CAPACITY if is_symbol else 0,
         symbol_capacity=column.symbol_capacity,
         unused=bytes(4),
-        replacing_index=0,
+        replacing_index=replaced + 1,
         unused_end=bytes(4),
     )
 

@@ -99,14 +99,14 @@ def new_header(
 ) -> FileHeader:
     """Return the header of a new partition with the table's current columns.
 
-    `bloom_ids` are the ids of the columns with bloom filters, which are in data.parquet if `blooms_external`. FLAGS
-    have the repetition of the Thrift schema, as after a rewrite by 9.4.2 (docs/format.md). Raises UnsupportedError for
-    a column of unknown type.
+    `bloom_ids` are the ids, in the table, of the columns with bloom filters, which are in data.parquet if
+    `blooms_external`. FLAGS have the repetition of the Thrift schema, as after a rewrite by 9.4.2 (docs/format.md).
+    Raises UnsupportedError for a column of unknown type.
     """
     columns = tuple(_column(column, metadata.timestamp_id) for column in metadata.columns)
-    indices = {column.id: index for index, column in enumerate(columns)}
+    indices = {column.id: index for index, column in enumerate(metadata.columns)}
     timestamp = indices[metadata.timestamp_id] if metadata.timestamp_id >= 0 else -1
-    bloom_columns = tuple(index for index, column in enumerate(columns) if column.id in bloom_ids)
+    bloom_columns = tuple(index for index, column in enumerate(metadata.columns) if column.id in bloom_ids)
     flags = layout.SORTING_IS_DTS_ASC.put(0, int(timestamp >= 0))
     flags = layout.BLOOM_FILTERS.put(flags, int(bool(bloom_columns)))
     flags = layout.BLOOM_FILTERS_EXTERNAL.put(flags, int(bool(bloom_columns) and blooms_external))
@@ -144,7 +144,7 @@ def _column(column: TableColumn, timestamp_id: int) -> Column:
     flags = layout.FIELD_REPETITION.put(0, repetition)
     return Column(
         name=column.name,
-        id=column.id,
+        id=column.file_id,
         type=column_type,
         flags=layout.LOCAL_KEY_IS_GLOBAL.put(flags, int(tag_of(column.type) is TypeTag.SYMBOL)),
         fixed_byte_len=form[1],

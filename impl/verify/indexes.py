@@ -28,7 +28,6 @@ from tornproof.impl.table.symbol_index import (
 )
 from tornproof.impl.table.symbols import SymbolTable
 from tornproof.impl.txn.transaction import Partition
-from tornproof.impl.types.physical import PhysicalType
 from tornproof.impl.verify.table_files import TableFiles
 
 ROW_LIMIT = INDEX_LIMIT_BYTES // WORD_BYTES
@@ -147,7 +146,7 @@ def parquet_keys(
     # Imported here because it takes longer than verifying a small table, and few tables have an index.
     import pyarrow.compute as pc
 
-    wanted = SnapshotColumn(id=column.id, name=column.name, type=column.type, physical_type=PhysicalType.BYTE_ARRAY)
+    wanted = SnapshotColumn.of_table(column)
     dictionary, parts, row_count = pa.array(symbols.symbols, pa.string()), [], 0
     try:
         for values in _values(resolved, wanted, decoding):

@@ -22,6 +22,7 @@ from tornproof.impl.pm.extent import dead_byte_count, reached_intervals
 from tornproof.impl.pm.footer_comparison import compare_footer
 from tornproof.impl.read.decoding import SYNCHRONOUS, Decoding
 from tornproof.impl.read.reader import snapshot_of
+from tornproof.impl.table.changed_types import check_types_are_read
 from tornproof.impl.table.check import check_against_table
 from tornproof.impl.table.metadata_file import META_FILE, PartitionBy, TableColumn, TableMetadata
 from tornproof.impl.table.partition import (
@@ -248,6 +249,8 @@ class _Verification(msgspec.Struct, kw_only=True):
                 decoding=self.decoding,
                 notes=self.notes,
             )
+            if not report.problems:
+                check_types_are_read(resolved.metadata.header, self.table.metadata, file=files.pm_label)
         except CorruptError as error:
             return _report(files, partition, (error.problem,))
         except UnsupportedError as error:

@@ -13,7 +13,9 @@ from tornproof.impl.errors import CorruptError, RowsRejectedError
 from tornproof.impl.layout import txn as layout
 from tornproof.impl.read.reader import raise_first
 from tornproof.impl.read.reader_protocol import HARDENED_READER
+from tornproof.impl.table.changed_types import is_changed
 from tornproof.impl.table.check import check_against_table
+from tornproof.impl.table.columns import column_positions, position_of
 from tornproof.impl.table.metadata_file import TableMetadata
 from tornproof.impl.table.partition import PartitionFiles, ResolvedPartition, read_chunk
 from tornproof.impl.table.symbol_keys import dictionaries_by_position, dictionary_problem
@@ -96,13 +98,16 @@ def adopted(
 def reject_values_of_old_columns(resolved: ResolvedPartition, metadata: TableMetadata | None) -> None:
     """Raise RowsRejectedError if a column was added again, or got another type, since a partition was encoded.
 
-    Such a column has another id, so the partition would have no values for it.
+    Such a column has another id, under which the partition has no values, or values of the type before.
     """
     if metadata is None:
         return
-    encoded = {column.name: column.id for column in resolved.metadata.header.columns}
+    header = resolved.metadata.header
+    names, positions = {column.name for column in header.columns}, column_positions(header)
     for column in metadata.columns:
-        if column.name in encoded and column.id not in encoded.values():
+        position = position_of(column, positions)
+        is_old = column.name in names if position is None else is_changed(column, header.columns[position])
+        if is_old:
             raise RowsRejectedError(
                 f"{resolved.files.name}: column {column.name!r} was dropped and added again, or got another type, "
                 "since these rows were encoded; write them again"

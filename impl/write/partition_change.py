@@ -112,6 +112,11 @@ class PartitionChanger(msgspec.Struct, kw_only=True):
         """The name of the designated timestamp."""
         return self.timestamp.name
 
+    @property
+    def _names(self) -> dict[int, str]:
+        """The names of the table's columns by all ids that files have them under."""
+        return {key: column.name for key, column in self.metadata.columns_by_id.items()}
+
     def load(self, resolved: ResolvedPartition) -> OpenPartition:
         """Return the state of a resolved partition; raises CorruptError, UnsupportedError, StorageError."""
         return load_state(resolved, self.timestamp)
@@ -182,16 +187,19 @@ class PartitionChanger(msgspec.Struct, kw_only=True):
 
     def _header(self, before: FileHeader | None) -> FileHeader:
         """Return the header of a new directory, with the bloom filters in the options or in the file `before`."""
-        asked, known = self.options.blooms, {column.id: column for column in self.metadata.columns}
+        asked = self.options.blooms
         if asked is not None:
-            ids = {column.id for column in known.values() if column.name in asked.columns}
+            ids = {column.id for column in self.metadata.columns if column.name in asked.columns}
             return new_header(self.metadata, bloom_ids=ids, blooms_external=asked.position is BloomPosition.EXTERNAL)
         if before is None:
             return new_header(self.metadata)
+        return new_header(self.metadata, bloom_ids=self._bloom_ids(before), blooms_external=before.blooms_external)
+
+    def _bloom_ids(self, header: FileHeader) -> set[int]:
+        """Return the ids of the table's columns that have bloom filters in a file."""
         # By id, because the current columns may have other positions.
-        ids = {before.columns[index].id for index in before.bloom_columns}
-        ids = {key for key in ids & known.keys() if has_hashes(known[key].type)}
-        return new_header(self.metadata, bloom_ids=ids, blooms_external=before.blooms_external)
+        ids, known = {header.columns[index].id for index in header.bloom_columns}, self.metadata.columns_by_id
+        return {known[key].id for key in ids & known.keys() if has_hashes(known[key].type)}
 
     def _create(
         self, rows: _Rows, header: FileHeader, files: PartitionFiles, options: WriterOptions, form_before: FooterForm
@@ -211,7 +219,7 @@ class PartitionChanger(msgspec.Struct, kw_only=True):
         if found is None:
             return PartitionChange(write=write, partition=after)
         if found.what == limits.PM_SIZE and header.bloom_columns and not header.blooms_external:
-            ids = {header.columns[index].id for index in header.bloom_columns}
+            ids = self._bloom_ids(header)
             return self._create(
                 rows, new_header(self.metadata, bloom_ids=ids, blooms_external=True), files, options, form
             )
@@ -276,7 +284,7 @@ class PartitionChanger(msgspec.Struct, kw_only=True):
         self, tables: Iterable[pa.Table], header: FileHeader, limited: WriterOptions
     ) -> Iterator[EncodedRowGroup]:
         """Yield rows, given in several tables, as row groups with the sizes and the encoding in `limited`."""
-        names = {column.id: column.name for column in self.metadata.columns}
+        names = self._names
         symbols = {
             column.name: self.symbols_of(names[column.id])
             for column in header.columns
@@ -321,15 +329,16 @@ class PartitionChanger(msgspec.Struct, kw_only=True):
 
     def _breaks_ascii(self, header: FileHeader, rows: pa.Table) -> bool:
         """Whether rows have other text in a column that is marked as ASCII in the header, which no update changes."""
-        names = {column.id: column.name for column in self.metadata.columns}
+        names = self._names
         promised = [column.id for column in header.columns if layout.IS_ASCII.get(column.flags)]
         return any(pc.any(pc.invert(pc.string_is_ascii(rows[names[key]]))).as_py() for key in promised)
 
     def _has_columns_of_now(self, header: FileHeader) -> bool:
         """Whether the file has the table's current columns, in the form of new row groups."""
-        types = {column.id: column.type for column in self.metadata.columns}
-        return types.keys() == {column.id for column in header.columns} and all(
-            is_same_type(column, types[column.id])
+        known = self.metadata.columns_by_id
+        found = {known[column.id].id if column.id in known else column.id for column in header.columns}
+        return found == {column.id for column in self.metadata.columns} and all(
+            is_same_type(column, known[column.id].type)
             and physical_form(column.type) == (column.physical_type, column.fixed_byte_len)
             and column.max_rep_level == 0
             for column in header.columns

@@ -487,7 +487,7 @@ class TableWriter(AbstractContextManager["TableWriter"]):
 
 def _has_null(partition: OpenPartition, column: TableColumn) -> bool:
     """Return whether a partition that was prepared elsewhere has nulls in a column."""
-    index = next(place for place, each in enumerate(partition.metadata.header.columns) if each.id == column.id)
+    index = next(place for place, each in enumerate(partition.metadata.header.columns) if each.id in column.ids)
     return any(block.chunks[index].null_count for block in partition.metadata.blocks)
 
 

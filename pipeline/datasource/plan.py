@@ -25,7 +25,7 @@ from tornproof.impl.read.reader_protocol import HARDENED_READER
 from tornproof.impl.read.row_group import row_group_columns
 from tornproof.impl.read.row_selection import kept_ordinals, selected_rows
 from tornproof.impl.storage.interface import EntryKind, ReadableFile, ReadableStorage, Storage
-from tornproof.impl.table.columns import SnapshotColumn, column_key
+from tornproof.impl.table.columns import SnapshotColumn, column_positions, position_of
 from tornproof.impl.table.partition import PM_FILE, PartitionFiles, ResolvedPartition
 from tornproof.impl.table.partition_names import interval_end, interval_start
 from tornproof.impl.txn.transaction import TXN_FILE, Partition, safe_read
@@ -201,9 +201,9 @@ def _plan_partition(plan: Plan, resolved: ResolvedPartition, request: ReadReques
 def wanted_columns(resolved: ResolvedPartition, request: ReadRequest) -> list[int]:
     """Return the indices of a partition's columns that are returned or in the predicate."""
     asked = columns_of(request.predicate) if request.predicate is not None else ()
-    wanted = {column.id for column in (*request.columns, *asked)}
-    columns = resolved.metadata.header.columns
-    return [index for index, column in enumerate(columns) if column_key(index, column) in wanted]
+    positions = column_positions(resolved.metadata.header)
+    wanted = {position_of(column, positions) for column in (*request.columns, *asked)}
+    return sorted(position for position in wanted if position is not None)
 
 
 def _joined(pieces: Sequence[Piece]) -> Iterator[Piece]:

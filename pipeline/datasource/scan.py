@@ -25,7 +25,7 @@ from tornproof.impl.parquet.fields import Codec, PageEncoding
 from tornproof.impl.parquet.footer import ParquetFooter
 from tornproof.impl.read.reader import Snapshot, snapshot_of
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
-from tornproof.impl.table.columns import SnapshotColumn, column_positions
+from tornproof.impl.table.columns import SnapshotColumn, column_positions, position_of
 from tornproof.impl.table.partition import ResolvedPartition
 from tornproof.impl.table.partition_schema import has_questdb_form
 from tornproof.impl.table.table import agreeing, open_table
@@ -178,11 +178,12 @@ def _layout_of(resolved: ResolvedPartition, columns: Sequence[SnapshotColumn]) -
     positions = column_positions(resolved.metadata.header)
     layout: list[_Stored | None] = []
     for column in columns:
-        if column.id not in positions:
+        position = position_of(column, positions)
+        if position is None:
             layout.append(None)
             continue
-        leaf = footer.leaves[positions[column.id]]
-        reason = _why_unreadable(footer, positions[column.id], column)
+        leaf = footer.leaves[position]
+        reason = _why_unreadable(footer, position, column)
         if name_counts[leaf.top.name.casefold()] > 1:
             reason = "has the name of another one except for case"
         if reason is not None:

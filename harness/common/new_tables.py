@@ -52,3 +52,15 @@ def metadata_with(
     """Return the `_meta` of a table with other columns, as after a server has changed them."""
     metadata = needed(open_table(storage, path).metadata, "the table has no columns")
     return encode_metadata_file(replace(metadata, columns=tuple(change(metadata.columns))), table_id=1)
+
+
+def metadata_with_type(storage: ReadableStorage, path: str, name: str, of: str) -> bytes:
+    """Return the `_meta` of a table as after a server has changed the type of a column: another one replaces it."""
+
+    def change(columns: Sequence[TableColumn]) -> Iterable[TableColumn]:
+        following = 1 + max(each.id for each in columns)
+        for each in columns:
+            is_changed = each.name == name
+            yield replace(each, id=following, type=type_code(of), former_ids=each.ids) if is_changed else each
+
+    return metadata_with(storage, path, change)

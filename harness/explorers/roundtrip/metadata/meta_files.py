@@ -150,7 +150,7 @@ def failed_controls() -> Iterator[str]:
 def _facts(metadata: TableMetadata) -> dict[str, Any]:
     return {
         "columns": [
-            (each.id, each.name, each.type, each.is_dedup_key, each.is_indexed, each.symbol_capacity)
+            (each.id, each.name, each.type, each.former_ids, each.is_dedup_key, each.is_indexed, each.symbol_capacity)
             for each in metadata.columns
         ],
         "the interval": int(metadata.partition_by),
@@ -189,7 +189,7 @@ def _judged(file: MetaFile) -> dict[str, Any] | Rejection:
     designated = [of for number, _, of, *_ in columns if number == timestamp]
     if timestamp >= 0 and [of & 0xFF for of in designated] != [TIMESTAMP]:
         return CorruptError, "TIMESTAMP_INDEX", TIMESTAMP_AT
-    keys = [number for number, _, _, is_key, *_ in columns if is_key]
+    keys = [number for number, _, _, _, is_key, *_ in columns if is_key]
     if keys and timestamp not in keys:
         return CorruptError, f"FLAGS of column {keys[0]}", HEADER.size + keys[0] * COLUMN.size + FLAGS_AT
     return {
@@ -251,6 +251,7 @@ def _names(content: bytes, count: int) -> list[str] | Rejection:
 def _columns(content: bytes, names: Sequence[str]) -> list[tuple[Any, ...]] | Rejection:
     """Read the columns that were not dropped; each stands where the first one of those that it replaced stood."""
     places, taken = list[int](), dict[int, tuple[Any, ...]]()
+    replaced = list[tuple[int, ...]]()
     for number, name in enumerate(names):
         at = HEADER.size + number * COLUMN.size
         of, flags, block, capacity, replacing = COLUMN.unpack_from(content, at)
@@ -261,7 +262,9 @@ def _columns(content: bytes, names: Sequence[str]) -> list[tuple[Any, ...]] | Re
             return CorruptError, f"FLAGS of column {number}", at + FLAGS_AT
         if is_indexed and block < 2:
             return CorruptError, f"INDEX_BLOCK_CAPACITY of column {number}", at + BLOCK_AT
-        places.append(places[replacing - 1] if 1 <= replacing <= number else number)
+        is_replacing = 1 <= replacing <= number
+        places.append(places[replacing - 1] if is_replacing else number)
+        replaced.append((replacing - 1, *replaced[replacing - 1]) if is_replacing else ())
         if of < 0:
             continue
         if places[number] in taken:
@@ -269,7 +272,8 @@ def _columns(content: bytes, names: Sequence[str]) -> list[tuple[Any, ...]] | Re
         if name.lower() in [other.lower() for _, other, *_ in taken.values()]:
             return CorruptError, f"name of column {number}", None
         is_key = bool(flags >> DEDUP_KEY & 1)
-        taken[places[number]] = number, name, of, is_key, is_indexed, capacity if is_symbol else USUAL_CAPACITY
+        of_symbols = capacity if is_symbol else USUAL_CAPACITY
+        taken[places[number]] = number, name, of, replaced[number], is_key, is_indexed, of_symbols
     return [taken[place] for place in sorted(taken)]
 
 

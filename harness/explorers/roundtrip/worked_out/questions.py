@@ -96,6 +96,7 @@ from tornproof.harness.explorers.roundtrip.worked_out.parquet.symbol_keys import
 from tornproof.harness.explorers.roundtrip.worked_out.parquet.thrift_footers import thrift_footers
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, problem_of
 from tornproof.harness.explorers.roundtrip.worked_out.tables.changed_columns import changed_columns
+from tornproof.harness.explorers.roundtrip.worked_out.tables.changed_types import changed_types
 from tornproof.harness.explorers.roundtrip.worked_out.tables.column_tops import column_tops
 from tornproof.harness.explorers.roundtrip.worked_out.tables.directories import directories
 from tornproof.harness.explorers.roundtrip.worked_out.tables.limits import limits
@@ -197,6 +198,7 @@ def questions() -> tuple[Question, ...]:
         *published_files(),
         *published_meanwhile(),
         *changed_columns(),
+        *changed_types(),
         *found_generations(),
         *new_encodings(),
         *flat_files(),

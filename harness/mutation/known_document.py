@@ -90,6 +90,13 @@ BESIDE = (
     ),
     (
         "limit of ours",
+        "values of a column whose type was changed are not read",
+        "2026-07 changed the type of a column of a Parquet partition, and the conversion is none of those in format.md",
+        "reading the column, `verify`, and a commit that would rewrite the partition say so; other columns are read",
+        "`ALTER TABLE … CONVERT PARTITION TO NATIVE`, and back to Parquet",
+    ),
+    (
+        "limit of ours",
         "a commit that readers would not accept is rejected",
         "a partition has more than 64 MiB of `_pm`, 100,000 row groups or 400,000 chunks, or a column 2 GiB at once",
         "the writer tries a rewrite, external filters and larger row groups first; the rejection changes nothing",

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from real_tables import put, rows_of, snapshot_of, verified
 
+from tornproof.harness.common.new_tables import metadata_with_type
 from tornproof.harness.explorers.roundtrip.worked_out.changed_files import with_metadata_version
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.layout.txn import TransactionRecord
@@ -48,6 +49,14 @@ def alter(storage: Storage, *columns: TableColumn, path: str = PATH) -> None:
     with storage.open_for_writing(f"{path}/{META_FILE}", OpenMode.EXISTING_OR_NEW) as file:
         file.truncate(0)
         file.pwrite(encode_metadata_file(metadata, table_id=1), 0)
+
+
+def change_type(storage: MemoryStorage, name: str, of: str) -> None:
+    """Leave the `_meta` that a later server leaves which changes a column's type, and no partition in Parquet."""
+    with storage.open_for_writing(f"{PATH}/{META_FILE}", OpenMode.EXISTING_OR_NEW) as file:
+        content = metadata_with_type(storage, PATH, name, of)
+        file.truncate(0)
+        file.pwrite(content, 0)
 
 
 def leave_between(path: Path, monkeypatch: pytest.MonkeyPatch) -> list[float]:

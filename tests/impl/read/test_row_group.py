@@ -8,9 +8,11 @@ import pyarrow as pa
 import pytest
 import table_builder as tb
 from msgspec.structs import replace
-from real_tables import CHAIN, put, rows_of, snapshot_of
+from real_tables import CHAIN, in_memory, put, rows_of, snapshot_of
 from rejections import rejection
 
+from tornproof.harness.common.new_tables import metadata_with_type
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.simulator.filesystem.trace import TracingStorage
 from tornproof.impl.errors import CorruptError, UnsupportedError
 from tornproof.impl.layout import pm as pm_layout
@@ -213,3 +215,12 @@ def test_what_takes_longest_to_decode_is_fetched_first(monkeypatch: pytest.Monke
     timestamp, small, text = pm.read(table.files[tb.PM], len(table.files[tb.DATA])).blocks[0].chunks
     assert small.total_compressed < timestamp.total_compressed
     assert fetched == [text, timestamp, small]
+
+
+def test_symbols_of_a_server_read_as_the_texts_that_their_column_became(questdb_data: Path) -> None:
+    """The server leaves the file as it is; the column passed for a new one, and all its values for null."""
+    path, storage = in_memory(questdb_data / CHAIN)
+    before = rows_of(snapshot_of(path, storage), ["s"])
+    changed = storage.image().with_file(f"{path}/_meta", metadata_with_type(storage, path, "s", "VARCHAR"))
+    found = rows_of(snapshot_of(path, MemoryStorage.of(changed)), ["s"])
+    assert found.equals(before) and before["s"].null_count < len(before)

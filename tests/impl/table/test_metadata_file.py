@@ -134,6 +134,24 @@ def test_a_position_that_no_earlier_column_has_means_the_end(replacing_index: in
     assert names_and_ids(metadata) == [("a", 0), ("b", 1), ("c", 2)]
 
 
+def test_a_column_knows_the_ids_of_all_columns_that_it_replaced_the_newest_first() -> None:
+    """Older partitions have it under one of them; it passed for a new column, whose values are null there."""
+    third, fourth = DROPPED.changed(replacing_index=1), LIVE.changed(replacing_index=3)
+    metadata = decode(meta_file(("a", DROPPED), ("b", LIVE), ("a", third), ("a", fourth)))
+    assert [(column.name, column.ids, column.file_id) for column in metadata.columns] == [
+        ("a", (3, 2, 0), 0),
+        ("b", (1,), 1),
+    ]
+    assert {key: column.name for key, column in metadata.columns_by_id.items()} == {3: "a", 2: "a", 0: "a", 1: "b"}
+    assert decode(encode_metadata_file(metadata, table_id=1)).columns == metadata.columns
+
+
+@pytest.mark.parametrize("replacing_index", [2, 3, 9, -1, -(2**31), 2**31 - 1])
+def test_a_column_that_replaces_itself_or_a_later_one_replaced_none(replacing_index: int) -> None:
+    content = meta_file(("a", LIVE), ("b", LIVE.changed(replacing_index=replacing_index)), ("c", DROPPED))
+    assert [column.former_ids for column in decode(content).columns] == [(), ()]
+
+
 def test_a_column_cannot_replace_one_that_is_not_dropped() -> None:
     problem = rejected(meta_file(("a", LIVE), ("b", LIVE.changed(replacing_index=1))))
     assert problem.field == "REPLACING_INDEX of column 1"

@@ -15,9 +15,11 @@ from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.column_versions import CV_FILE, DICTIONARY
 from tornproof.impl.table.create import NewColumn, create_table
-from tornproof.impl.table.metadata_file import PartitionBy
+from tornproof.impl.table.metadata_file import PartitionBy, TableColumn, TableMetadata
+from tornproof.impl.table.partition_schema import new_header
 from tornproof.impl.table.symbol_hash import BUCKET_COUNT_MIN, bucket_count, buckets_of
-from tornproof.impl.table.symbols import read_table_symbols
+from tornproof.impl.table.symbol_keys import dictionaries_by_position
+from tornproof.impl.table.symbols import SymbolTable, read_table_symbols
 from tornproof.impl.table.table import open_table
 from tornproof.impl.types.questdb import TypeTag
 
@@ -150,3 +152,13 @@ def test_any_bytes_of_an_index_are_judged_without_an_error(questdb_data: Path) -
         verified(path, image.with_file(f"{path}/s.{kind}", changed))
 
     check()
+
+
+def test_keys_of_a_column_that_became_a_symbol_are_looked_up_in_its_dictionary() -> None:
+    """New files have such a column under the id that it had before."""
+    symbol = TableColumn(id=2, name="s", type=TypeTag.SYMBOL, former_ids=(1,))
+    columns = (TableColumn(id=0, name="ts", type=TypeTag.TIMESTAMP), symbol)
+    metadata = TableMetadata(columns=columns, partition_by=PartitionBy.DAY, timestamp_id=0)
+    header, symbols = new_header(metadata), SymbolTable(symbols=("a",))
+    assert [column.id for column in header.columns] == [0, 1]
+    assert dictionaries_by_position(header, metadata, {"s": symbols}) == {1: symbols}

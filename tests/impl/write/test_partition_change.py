@@ -6,21 +6,25 @@ from struct import pack
 import pyarrow as pa
 import pytest
 from independent_readers import normalised, ours_and_content, read_with_pyarrow
-from real_tables import in_memory, only, parquet_partitions, resolved_partitions, rows_of, snapshot_of
-from written_tables import DAY, PATH, filled, new_table, pairs_on, rows, write, writer_on
+from real_tables import in_memory, only, parquet_partitions, resolved_partitions, rows_of, snapshot_of, verified
+from rejections import rejection
+from written_tables import DAY, DAY_LENGTH, PATH, change_type, filled, new_table, pairs_on, rows, write, writer_on
 
 from tornproof.harness.common.made_rows import rows_for
 from tornproof.harness.simulator.filesystem.faulty import FaultyStorage
 from tornproof.harness.simulator.filesystem.intercept import CallKind
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.impl.errors import UnsupportedError
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.layout.parquet import MAGIC
 from tornproof.impl.parquet.footer import file_tail, row_group_facts, split_footer
 from tornproof.impl.table.create import NewColumn
 from tornproof.impl.txn.transaction import TXN_FILE
+from tornproof.impl.types.names import type_code
 from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.write.partition_change import WriterOptions
 from tornproof.impl.write.table_writer import open_writer
+from tornproof.impl.write.writer_options import BloomOptions
 
 ODDCOLS = "tables/9.4.2/oddcols/table"
 NEVER = WriterOptions(row_group_row_count_max=4, rewrite_unused_ratio=1.0)
@@ -197,3 +201,66 @@ def test_special_number_survives_merge_and_rewrite(value: float) -> None:
         writer.commit()
     found = rows_of(snapshot_of(PATH, storage))["d"].to_pylist()
     assert [pack("<d", each) for each in found] == [pack("<d", each) for each in (value, value, 1.0)]
+
+
+@pytest.mark.parametrize(
+    ("before", "changes", "values"),
+    [
+        ("VARCHAR", ["STRING"], ["a", None]),
+        ("INT", ["LONG"], [-7, None]),
+        ("INT", ["BINARY", "DOUBLE"], [-7, None]),
+        ("FLOAT", ["DOUBLE"], [0.5, None]),
+        ("LONG", ["BINARY", "LONG"], [1 << 40, None]),
+    ],
+)
+def test_values_outlive_a_change_of_their_columns_type_and_keep_its_first_id(
+    before: str, changes: list[str], values: list[object]
+) -> None:
+    """They were read as null, and the next commit lost them: a server's file has the column under its first id."""
+    storage, _ = new_table(NewColumn(name="c", type=type_code(before) or 0))
+    write(storage, rows([1, 2], c=values))
+    for change in changes:
+        change_type(storage, "c", change)
+    assert rows_of(snapshot_of(PATH, storage), ["c"])["c"].to_pylist() == values
+    assert verified(PATH, storage).sound
+    write(storage, rows([3], c=pa.nulls(1)))
+    after = snapshot_of(PATH, storage)
+    assert rows_of(after, ["c"])["c"].to_pylist() == [*values, None]
+    (resolved,) = resolved_partitions(PATH, storage)
+    header = resolved.metadata.header
+    assert [(column.id, column.type) for column in header.columns[3:]] == [(3, type_code(changes[-1]))]
+    assert verified(PATH, storage).sound
+
+
+def test_values_of_a_type_that_is_not_converted_are_neither_read_nor_lost() -> None:
+    """Other columns are read; a commit beside them is made, and one that would lose them is rejected in words."""
+    storage, _ = new_table(NewColumn(name="c", type=TypeTag.LONG))
+    write(storage, rows([1], c=[5]))
+    change_type(storage, "c", "VARCHAR")
+    found = snapshot_of(PATH, storage)
+    assert rows_of(found, ["v"])["v"].to_pylist() == [0]
+    for call in (
+        lambda: rows_of(found),
+        lambda: verified(PATH, storage),
+        lambda: write(storage, rows([2], c=["x"])),
+    ):
+        problem = rejection(call, UnsupportedError)
+        assert (problem.field, problem.actual) == ("TYPE of column 'c'", "LONG")
+        assert problem.expected.startswith("VARCHAR, as it is in the table now")
+    write(storage, rows([DAY_LENGTH], c=["x"]))
+    assert rows_of(snapshot_of(PATH, storage), ["v"])["v"].to_pylist() == [0, 0]
+
+
+def test_a_filter_follows_a_column_whose_type_was_changed() -> None:
+    blooms = WriterOptions(blooms=BloomOptions(columns={"c": 0.01}))
+    storage, _ = new_table(NewColumn(name="c", type=TypeTag.INT))
+    write(storage, rows([1, 2], c=[7, 9]), options=blooms)
+    change_type(storage, "c", "LONG")
+    for count in (2, 3):
+        found = snapshot_of(PATH, storage)
+        (resolved,) = resolved_partitions(PATH, storage)
+        assert [resolved.metadata.header.columns[place].id for place in resolved.metadata.header.bloom_columns] == [3]
+        batches = [found.batches(where=found.condition(f"c = {value}")) for value in (7, 8)]
+        assert [sum(batch.num_rows for batch in each) for each in batches] == [1, 0]
+        assert rows_of(found).num_rows == count
+        write(storage, rows([3], c=[10]))

@@ -10,13 +10,14 @@ from depth import nightly
 from msgspec.structs import replace
 from real_tables import rows_of, snapshot_of, verified
 
+from tornproof.harness.common.new_tables import metadata_with_type
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.errors import CorruptError, RowsRejectedError
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.layout.txn import READ_ONLY
 from tornproof.impl.storage.interface import EntryKind
 from tornproof.impl.table.create import NewColumn, create_table
-from tornproof.impl.table.metadata_file import PartitionBy
+from tornproof.impl.table.metadata_file import META_FILE, PartitionBy
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.symbols import SymbolTable, read_table_symbols
 from tornproof.impl.types.questdb import TypeTag
@@ -186,3 +187,14 @@ def test_a_partition_that_nobody_may_write_to_is_not_merged_with() -> None:
     with pytest.raises(RowsRejectedError, match="it is marked as read-only"):
         prepared(storage, rows([3], 50))
     assert storage.kind(f"{PREPARED}-0") is EntryKind.MISSING
+
+
+def test_a_partition_that_was_prepared_before_a_column_got_another_type_is_not_adopted() -> None:
+    storage = table_with([])
+    encoded = prepared(storage, rows([HOUR], 0))
+    content = metadata_with_type(storage, "t", "v", "DOUBLE")
+    changed = MemoryStorage.of(storage.image().with_file(f"t/{META_FILE}", content))
+    with opened(changed) as writer, pytest.raises(RowsRejectedError, match="'v' was dropped and added again, or got"):
+        for each in encoded:
+            writer.adopt(each)
+        writer.commit()

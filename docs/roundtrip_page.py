@@ -13,6 +13,7 @@ from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
 from tornproof.harness.common.markdown import markdown_table
@@ -61,7 +62,7 @@ def _parts_of(value: Any) -> Iterator[bytes]:
     yield f"{type(value).__name__}:".encode()
     if isinstance(value, bytes):
         yield value
-    elif value is None or isinstance(value, str | int | float | Fraction | Decimal | pa.DataType | type):
+    elif value is None or isinstance(value, str | int | float | np.generic | Fraction | Decimal | pa.DataType | type):
         yield str(value).encode("utf-8", "surrogatepass")
     elif isinstance(value, Enum):
         yield value.name.encode()

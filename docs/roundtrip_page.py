@@ -62,7 +62,9 @@ def _parts_of(value: Any) -> Iterator[bytes]:
     yield f"{type(value).__name__}:".encode()
     if isinstance(value, bytes):
         yield value
-    elif value is None or isinstance(value, str | int | float | np.generic | Fraction | Decimal | pa.DataType | type):
+    elif value is None or isinstance(
+        value, str | int | float | np.generic | Fraction | Decimal | pa.DataType | pa.Field | type
+    ):
         yield str(value).encode("utf-8", "surrogatepass")
     elif isinstance(value, Enum):
         yield value.name.encode()

@@ -19,6 +19,7 @@ from tornproof.harness.explorers.model_based.other_footers import (
     GROUPS,
     SCHEMA,
     STATISTICS,
+    UNKNOWN_ID,
     with_elements,
     with_footer,
     within,
@@ -48,13 +49,9 @@ STATISTIC_FIELDS = {
 }
 EMPTY = Struct(())
 UNITS = {"MILLIS": 1, "MICROS": 2, "NANOS": 3}
-UNIT_VALUES: tuple[tuple[Kind, Value], ...] = (
-    (Kind.STRUCT, EMPTY),
-    (Kind.I32, 1),
-    (Kind.I64, 1),
-    (Kind.BINARY, b"x"),
-    (Kind.BOOL, True),
-)
+UNIT_VALUES: dict[Kind, Value] = {Kind.STRUCT: EMPTY, Kind.I32: 1, Kind.I64: 1, Kind.BINARY: b"x", Kind.BOOL: True}
+CHUNK_META = Struct((Field(1, Kind.I32, 5), Field(5, Kind.I64, 77)))
+ENCODED = b"encoded"
 LOGICAL_TYPE, TIMESTAMP, UNIT = 10, 8, 2
 TYPE, CHILD_COUNT = 1, 5
 PATH = "table"
@@ -128,16 +125,16 @@ def _nested(elements: tuple[Struct, ...]) -> tuple[Struct, ...]:
 
 
 def _units() -> Iterator[tuple[str, Callable[[], Any], Any]]:
-    for (name, number), (kind, value) in itertools.product(UNITS.items(), UNIT_VALUES):
-        is_one = kind is Kind.STRUCT
-        for others in ((), (Field(9, Kind.STRUCT, EMPTY),)):
-            fields = Field(number, kind, value), *others
-            words = f"a unit of times that is {name} as {kind.name}{' beside an unknown field' * len(others)}"
-            yield words, functools.partial(_unit_for_others, fields), "taken" if is_one else "CorruptError"
+    for (name, number), kind, is_alone in itertools.product(UNITS.items(), UNIT_VALUES, (True, False)):
+        words = f"a unit of times that is {name} as {kind.name}{'' if is_alone else ' beside an unknown field'}"
+        found = functools.partial(_unit_for_others, number, kind, is_alone=is_alone)
+        yield words, found, "taken" if kind is Kind.STRUCT else "CorruptError"
 
 
-def _unit_for_others(fields: tuple[Field, ...]) -> Any:
-    time = Struct((Field(1, Kind.BOOL, True), Field(UNIT, Kind.STRUCT, Struct(fields))))
+def _unit_for_others(number: int, kind: Kind, *, is_alone: bool) -> Any:
+    others = () if is_alone else (Field(UNKNOWN_ID, Kind.STRUCT, EMPTY),)
+    unit = Struct((Field(number, kind, UNIT_VALUES[kind]), *others))
+    time = Struct((Field(1, Kind.BOOL, True), Field(UNIT, Kind.STRUCT, unit)))
     logical = Field(LOGICAL_TYPE, Kind.STRUCT, Struct((Field(TIMESTAMP, Kind.STRUCT, time),)))
     change = within(SCHEMA, lambda each: each if value_of(each, LOGICAL_TYPE) is None else with_fields(each, logical))
     footer = opened(with_footer(_file({"t": pa.timestamp("us")}), change)).decoded()
@@ -150,22 +147,32 @@ def _unit_for_others(fields: tuple[Field, ...]) -> Any:
 
 
 def _duplicates() -> Iterator[tuple[str, Callable[[], Any], Any]]:
-    plain = Struct((Field(1, Kind.I32, 5), Field(5, Kind.I64, 77)))
-    new = NewChunk.of(b"encoded", PageEncoding.ALP)
-    own = with_duplicate(plain, NewChunk.of(b"before", PageEncoding.ALP), 8)
-    for words, before in (
-        ("none", plain),
-        ("that of another program", with_extension(plain, b"other")),
-        ("an own one", own),
+    for words, extended in (
+        ("none", _as_it_is),
+        ("that of another program", _with_foreign_extension),
+        ("an own one", _with_own_extension),
     ):
         name = f"the record of a duplicate in metadata of which the extension was {words}"
-        expected = [40, len(b"encoded"), zlib.crc32(b"encoded"), zlib.crc32(encode(plain))]
-        yield name, functools.partial(_recorded, before, new), expected
+        expected = [40, len(ENCODED), zlib.crc32(ENCODED), zlib.crc32(encode(CHUNK_META))]
+        yield name, functools.partial(_recorded, extended), expected
 
 
-def _recorded(before: Struct, new: NewChunk) -> Any:
+def _as_it_is(meta: Struct) -> Struct:
+    return meta
+
+
+def _with_foreign_extension(meta: Struct) -> Struct:
+    return with_extension(meta, b"other")
+
+
+def _with_own_extension(meta: Struct) -> Struct:
+    return with_duplicate(meta, NewChunk.of(b"before", PageEncoding.ALP), 8)
+
+
+def _recorded(extended: Callable[[Struct], Struct]) -> Any:
     def found() -> list[int]:
-        record = duplicate_of(with_duplicate(before, new, 40), file=DATA_FILE).record
+        meta = with_duplicate(extended(CHUNK_META), NewChunk.of(ENCODED, PageEncoding.ALP), 40)
+        record = duplicate_of(meta, file=DATA_FILE).record
         needed(record is not None, "there is a record")
         assert record is not None
         return [record.chunk_offset, record.chunk_length, record.chunk_crc, record.meta_crc]

@@ -107,8 +107,7 @@ class ColumnIndex(msgspec.Struct, frozen=True, kw_only=True):
 
     def check_values(self, stored: pa.Array) -> None:
         """Raise CorruptError unless the index says of each page what its values are, given as they are stored."""
-        # Servers give arrays no bounds, and then call all of their pages null.
-        has_null_pages = tag_of(self.column.type) is not TypeTag.ARRAY
+        has_null_pages = not self._has_no_bounds()
         starts = itertools.accumulate(self.row_counts, initial=0)
         for number, (start, row_count) in enumerate(zip(starts, self.row_counts, strict=False)):
             values = stored.slice(start, row_count)
@@ -119,6 +118,12 @@ class ColumnIndex(msgspec.Struct, frozen=True, kw_only=True):
             bounds = self.bounds[number]
             if bounds is not None and values.null_count < row_count and not _are_texts_within(values, bounds):
                 self._check_bounds(number, bounds, extremes_of(values, self.column))
+
+    def _has_no_bounds(self) -> bool:
+        """Whether servers call all pages null because such values get no bounds: arrays, and UUID up to 9.3.0."""
+        tag = tag_of(self.column.type)
+        is_empty = all(self.null_pages) and all(value_of(self.column, low) is None for low, _ in self.raw_bounds)
+        return tag is TypeTag.ARRAY or (tag is TypeTag.UUID and is_empty)
 
     def _check_bounds(self, number: int, bounds: tuple[Any, Any], extremes: tuple[Any, Any]) -> None:
         names, comparisons = ("min_values", "max_values"), (operator.le, operator.ge)

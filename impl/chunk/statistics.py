@@ -17,7 +17,14 @@ import pyarrow as pa
 from tornproof.impl.errors import CorruptError, ProblemError, UnsupportedError
 from tornproof.impl.pm.block import Chunk, Statistic
 from tornproof.impl.pm.header import Column
-from tornproof.impl.pm.statistics import UNSIGNED_TAGS, Bound, maximum_of, older_row_count, value_of
+from tornproof.impl.pm.statistics import (
+    UNSIGNED_TAGS,
+    Bound,
+    maximum_of,
+    may_be_undercounted,
+    older_row_count,
+    value_of,
+)
 from tornproof.impl.types.arrow import valid_decimal_shape
 from tornproof.impl.types.compute import compute
 from tornproof.impl.types.physical import PhysicalType
@@ -48,10 +55,18 @@ def check_counts(values: pa.Array, column: Column, chunk: Chunk, *, file: str) -
     """Raise CorruptError unless the chunk's counts are those of its values, which are flat and in stored form."""
     if len(values) != chunk.num_values:
         raise_corrupt(column, chunk, file, "NUM_VALUES", f"{len(values)}, the values in the pages", chunk.num_values)
-    if chunk.null_count is not None and values.null_count != chunk.null_count:
+    null_count = values.null_count - uncounted_null_count(values, column, chunk)
+    if chunk.null_count is not None and null_count != chunk.null_count:
         raise_corrupt(
             column, chunk, file, "NULL_COUNT", f"{values.null_count}, the nulls in the pages", chunk.null_count
         )
+
+
+def uncounted_null_count(values: pa.Array, column: Column, chunk: Chunk) -> int:
+    """Return how many nulls at the start of a chunk are not counted, because some servers count no older rows."""
+    missing = 0 if chunk.null_count is None else values.null_count - chunk.null_count
+    is_possible = missing > 0 and may_be_undercounted(column)
+    return missing if is_possible and values.slice(0, missing).null_count == missing else 0
 
 
 def check_rows(values: pa.Array, row_count: int, column: Column, chunk: Chunk, *, file: str) -> None:

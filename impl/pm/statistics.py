@@ -15,6 +15,7 @@ from tornproof.impl.types.questdb import DECIMAL_DIGITS_MAX, NEVER_NULL_TAGS, Ty
 Bound = int | float | bytes
 MILLISECONDS_PER_DAY = 86_400_000
 
+_UNCOUNTED_TAGS = frozenset({TypeTag.SYMBOL, TypeTag.BINARY, TypeTag.UUID, TypeTag.LONG256})
 UNSIGNED_TAGS = frozenset({TypeTag.CHAR, TypeTag.IPV4})
 ADDRESS_SIGN = 1 << 31
 """Addresses from here on are negative as signed numbers."""
@@ -47,6 +48,11 @@ def has_known_maximum(column: Column) -> bool:
 def maximum_of(column: Column, chunk: Chunk) -> Statistic | None:
     """Return the maximum of a chunk, None unless it is known to be above all values."""
     return chunk.maximum if has_known_maximum(column) else None
+
+
+def may_be_undercounted(column: Column) -> bool:
+    """Whether some servers leave rows that are older than such a column out of its null count (docs/format.md)."""
+    return tag_of(column.type) in _UNCOUNTED_TAGS
 
 
 def older_row_count(column: Column, chunk: Chunk) -> int:

@@ -17,7 +17,13 @@ from msgspec.structs import replace
 from tornproof.impl.parquet.bloom import hash_of, may_contain
 from tornproof.impl.pm.block import Block
 from tornproof.impl.pm.header import Column, FileHeader
-from tornproof.impl.pm.statistics import MILLISECONDS_PER_DAY, Bound, older_row_count, proven_bounds
+from tornproof.impl.pm.statistics import (
+    MILLISECONDS_PER_DAY,
+    Bound,
+    may_be_undercounted,
+    older_row_count,
+    proven_bounds,
+)
 from tornproof.impl.query.comparison import Floats, Integers, numbers_of
 from tornproof.impl.query.predicate import (
     LONG256_BYTES,
@@ -96,7 +102,7 @@ class Pruner:
         if chunk.null_count == chunk.num_values:
             return nothing
         low, high = (_comparable(bound, column) for bound in proven_bounds(stored, chunk))
-        may_have_missing = stored.max_def_level > 0 and chunk.null_count != 0
+        may_have_missing = stored.max_def_level > 0 and (chunk.null_count != 0 or may_be_undercounted(stored))
         may_have_missing |= older_row_count(stored, chunk) > 0
         return replace(unknown, may_have_missing=may_have_missing, low=low, high=high)
 

@@ -14,7 +14,8 @@ from tornproof.impl.layout.record import Buffer
 from tornproof.impl.storage.interface import ReadableFile, ReadableStorage
 
 TXN_FILE = "_txn"
-AREA_ALIGNMENT_BYTES = 8
+AREA_ALIGNMENT_BYTES = 4
+"""Records of 8.2.0 are not padded, and the next ones of later releases begin where they end (docs/format.md)."""
 AREA_LIMIT_BYTES = 64 * 1024 * 1024
 RECORD_LIMIT_BYTES = 2 * 1024 * 1024
 METADATA_VERSION_MASK = (1 << 32) - 1

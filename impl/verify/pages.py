@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from tornproof.impl.chunk.chunk import CheckedPages, are_vouched, check_pages, final_values, judged_values, pages_of
 from tornproof.impl.chunk.page_index import ColumnIndex, StoredIndex, check_offset_index, column_index_of
-from tornproof.impl.chunk.statistics import check_rows, without_older_rows
+from tornproof.impl.chunk.statistics import check_rows, uncounted_null_count, without_older_rows
 from tornproof.impl.errors import CorruptError, Problem, ProblemError, UnsupportedError
 from tornproof.impl.layout.record import Buffer
 from tornproof.impl.parquet.bloom import can_be_hashed, hashes_of, probe, with_positive_zeros
@@ -36,6 +36,10 @@ from tornproof.impl.types.compute import compute
 from tornproof.impl.verify.beside_pages import FileParts
 
 EARLIER_BOUNDS = "has bounds that leave out values, as earlier servers made them of pages: servers skip these rows"
+UNCOUNTED_NULLS = (
+    "has nulls that are not counted, of rows that are older than the column: later servers read values there, "
+    "so rewrite the partition"
+)
 
 
 class ChunkFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -278,7 +282,10 @@ class Fetched(msgspec.Struct, frozen=True, kw_only=True):
         if self.is_time:
             _check_ascending(stored, column, chunk, file)
         problem = next((problem for each in self.beside.filters if (problem := each.problem(values))), None)
-        note = f"column {column.name!r} {EARLIER_BOUNDS}" if has_earlier_bounds else None
+        notes = [EARLIER_BOUNDS] * has_earlier_bounds
+        if uncounted_null_count(stored, column, chunk):
+            notes.append(UNCOUNTED_NULLS)
+        note = f"column {column.name!r} {'; and '.join(notes)}" if notes else None
         return replace(_verdict(chunk, problem, is_decoded=True), note=note)
 
 

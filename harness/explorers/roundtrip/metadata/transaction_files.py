@@ -238,7 +238,7 @@ def _sound() -> Iterator[TransactionFile]:
         for count in (0, 1, 2, 3, 9):
             entries = _entries(count, version)
             yield TransactionFile(name=f"version {version}, {count} partitions", version=version, entries=entries)
-    for offset in (FIRST_AREA + 8, 4096, (1 << 16) + 64):
+    for offset in (FIRST_AREA + 4, FIRST_AREA + 8, 4096, (1 << 16) + 64):
         for version in (6, 7):
             yield TransactionFile(
                 name=f"version {version} at byte {offset}", version=version, area_offset=offset, entries=_entries(2)
@@ -257,7 +257,7 @@ def _wrong() -> Iterator[TransactionFile]:
         sound = TransactionFile(name="", version=version, entries=_entries(3))
         slot, area = 8 + 24 * (version % 2), sound.area.upper()
         for name, changes in (
-            ("record_offset", (0, FIRST_AREA - 8, FIRST_AREA + 4, -8, -(1 << 31), 1 << 20)),
+            ("record_offset", (0, FIRST_AREA - 8, FIRST_AREA + 2, -8, -(1 << 31), 1 << 20)),
             ("symbols_size", (-(1 << 31), -8, 4, 12)),
             ("partitions_size", (-(1 << 31), -32, 16, 33)),
         ):

@@ -83,6 +83,7 @@ from tornproof.harness.explorers.roundtrip.worked_out.parquet.histograms import 
 from tornproof.harness.explorers.roundtrip.worked_out.parquet.new_encodings import new_encodings
 from tornproof.harness.explorers.roundtrip.worked_out.parquet.page_indexes import (
     page_indexes,
+    pages_called_null,
     pages_without_values,
     times_in_order,
 )
@@ -183,6 +184,7 @@ def questions() -> tuple[Question, ...]:
         *unordered_rows(),
         *page_indexes(),
         *pages_without_values(),
+        *pages_called_null(),
         *times_in_order(),
         *patience(),
         *histograms(),

@@ -15,19 +15,21 @@ from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.whose_error import needed, the_only
 from tornproof.harness.explorers.corruption.crafted import overwritten
 from tornproof.harness.explorers.roundtrip.forms import opened
-from tornproof.harness.explorers.roundtrip.worked_out.question import Question
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
 from tornproof.harness.explorers.roundtrip.worked_out.writing.later_keys import PATH as PATH_OF_POINTS
 from tornproof.harness.explorers.roundtrip.worked_out.writing.unordered_rows import KEY, TIMES, of_another_program
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
-from tornproof.impl.chunk.page_index import ColumnIndex
+from tornproof.impl.chunk.page_index import ColumnIndex, StoredIndex
+from tornproof.impl.errors import CorruptError
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.parquet.bloom_filter import BLOCK_BYTES
 from tornproof.impl.parquet.encode_options import EncodeOptions
 from tornproof.impl.parquet.footer import ColumnChunk
 from tornproof.impl.parquet.thrift import Field, Items, Kind, Struct, decode, encode, with_fields
 from tornproof.impl.pm.block import Statistic
+from tornproof.impl.pm.header import Column
 from tornproof.impl.table.table import open_table
 from tornproof.impl.verify.verify import verify_table
 from tornproof.impl.write.writer_options import BloomOptions, BloomPosition, WriterOptions
@@ -44,6 +46,9 @@ PAGES = ((0, 0), (0, 1), (1, 0))
 """The numbers of row groups and pages, all with values."""
 UNKNOWN_ID, HEAD_BYTES = 15, 2
 """Of a field that nobody knows, and what its header and its length take."""
+UUID_BYTES, FIXED_LEN_BYTE_ARRAY = 16, 7
+CALLED_NULL = {"UUID": 19, "LONG128": 24, "DOUBLE[]": 27 | 10 << 8}
+"""Types whose pages are called null, by their codes."""
 Change = Callable[[bytes], bytes]
 
 
@@ -96,6 +101,47 @@ def _is_confirmed(
     low, high = (None if each is None else Statistic(each, exact=True) for each in bounds)
     chunk = SimpleNamespace(null_count=of_chunk, num_values=3, minimum=low, maximum=high)
     return index.is_confirmed_by(cast(Any, chunk))
+
+
+def pages_called_null() -> Iterator[Question]:
+    """Yield what an index says of two pages with values, and whether it is one that servers write."""
+    for (name, code), are_null, bound_bytes in itertools.product(
+        CALLED_NULL.items(), itertools.product((False, True), repeat=2), (0, 1, UUID_BYTES)
+    ):
+        # Arrays have no bounds, and earlier servers gave UUID none; what is in their place has another width.
+        has_none = name == "UUID" and all(are_null) and bound_bytes < UUID_BYTES
+        is_sound = name == "DOUBLE[]" or not any(are_null) or has_none
+        words = f"whether {name} may be in two pages, null if {are_null}, with bounds of {bound_bytes} bytes"
+        found = functools.partial(_values_in_pages, code, are_null, bound_bytes)
+        yield Question("page indexes", words, found, "sound" if is_sound else CorruptError.__name__)
+
+
+def _values_in_pages(code: int, are_null: tuple[bool, ...], bound_bytes: int) -> Any:
+    column = Column(
+        name="k",
+        id=0,
+        type=code,
+        flags=0,
+        fixed_byte_len=UUID_BYTES,
+        physical_type=FIXED_LEN_BYTE_ARRAY,
+        max_rep_level=0,
+        max_def_level=1,
+    )
+    index = ColumnIndex(
+        stored=StoredIndex(content=b"", offset_bytes=0, owner="k", file=DATA_FILE),
+        column=column,
+        row_counts=(1, 1),
+        null_pages=are_null,
+        raw_bounds=((bytes(bound_bytes),) * 2,) * 2,
+        bounds=(None, None),
+        null_counts=None,
+    )
+
+    def judged() -> str:
+        index.check_values(pa.array([b"a" * UUID_BYTES] * 2, pa.binary(UUID_BYTES)))
+        return "sound"
+
+    return outcome_of(judged)
 
 
 def times_in_order() -> Iterator[Question]:

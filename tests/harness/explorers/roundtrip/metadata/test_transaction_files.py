@@ -28,7 +28,8 @@ def test_transaction_files_are_read_as_what_they_say() -> None:
 @pytest.mark.parametrize(
     ("location", "broken"),
     [
-        ("AREA_ALIGNMENT_BYTES", 4),
+        ("AREA_ALIGNMENT_BYTES", 8),
+        ("AREA_ALIGNMENT_BYTES", 2),
         ("RECORD_LIMIT_BYTES", 1 << 30),
         ("area_of", lambda base, version, original=transaction.area_of: original(base, version + 1)),
         ("SYMBOL_BYTES", 4),

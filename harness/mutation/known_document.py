@@ -53,6 +53,21 @@ BESIDE = (
     ),
     (
         "defect of servers",
+        "values of other rows are read where a row is null",
+        "9.0.1 to 9.3.1 wrote a parquet partition with rows that are older than a SYMBOL, BINARY, UUID or LONG256 "
+        "column, and did not count their nulls; 9.3.4 reads it",
+        "these rows are null; `verify` names the column",
+        "`rewrite_partition`",
+    ),
+    (
+        "defect of servers",
+        "reads return values of another column, and acknowledged inserts are stored in it",
+        "9.3.4 finds columns of parquet partitions by position, after columns were added and dropped",
+        "columns are found by their ids; of such an insert the file shows nothing",
+        "`ALTER TABLE … CONVERT PARTITION TO NATIVE` before columns are added or dropped",
+    ),
+    (
+        "defect of servers",
         "a commit is acknowledged, and the partition cannot be read any more",
         "a killed commit, ours or the server's own, left bytes behind the committed end of data.parquet, and a smaller "
         "commit of a server follows; 9.3.4 then also rejects inserts, and its process may die",

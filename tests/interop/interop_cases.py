@@ -157,7 +157,7 @@ def _column_added_and_read_by_the_server_alone(server: Server, tally: Tally) -> 
         _add_column(server, table)
         found = server.execute(f"SELECT count(), count(e) FROM {table.name}")
     except ServerError as error:
-        return Outcome.SERVER, f"its process dies: {_first_part(error)}"
+        return Outcome.SERVER, f"{'its process dies' * server.has_died() or 'it refuses'}: {_first_part(error)}"
     demand_equal("rows", [[len(table.rows), 0]], found)
     return Outcome.AGREES, "nulls"
 

@@ -57,6 +57,7 @@ from tornproof.impl.extension.point import with_extension
 from tornproof.impl.layout.parquet import DATA_FILE, FooterForm
 from tornproof.impl.migrate.convert import convert
 from tornproof.impl.parquet.thrift import STOP, Field, Items, Kind, Struct, with_fields, without
+from tornproof.impl.query.predicate_text import parse_predicate
 from tornproof.impl.read.decoding import SYNCHRONOUS, by_threads
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.repair.repair import repair_table
@@ -72,6 +73,8 @@ EXPANSION = "tornproof.impl.chunk.expansion"
 OTHER_SIZES, FLIPPED_BIT = "with other sizes in the footer", "with a flipped bit in that column"
 BOUNDS = {"minimum": (2, 6), "maximum": (1, 5)}
 """The fields of statistics with each, the older and the newer one."""
+UUID, LONG128, NULL_COUNT = 19, 24, 3
+"""Codes of types, and the field of statistics."""
 ROW_COUNT, GROUP_ROWS, COMMITS = 2_000, 500, 2
 FILTERED = WriterOptions(
     blooms=BloomOptions(columns={"v": 0.01}), row_group_row_count_max=GROUP_ROWS, rewrite_unused_ratio=1e9
@@ -235,6 +238,12 @@ def files_of_others() -> Iterator[Question]:
         is_one = names[0] == names[1]
         found = functools.partial(_by_two_times, names)
         yield Question("files of others", words, found, (2 if is_one else "CorruptError", is_one))
+    for order, code, stated in itertools.product(("xnn", "nnx", "nxn"), (UUID, LONG128), range(4)):
+        # Of rows that are older than a UUID column some servers count no nulls.
+        is_older = code == UUID and stated < 2 and order.startswith("n" * (2 - stated))
+        expected = ([], is_older, 2) if is_older or stated == 2 else (["NULL_COUNT of column 'u'"], False, None)
+        words = f"the problems, notes and nulls of {order} of type {code}, of which {stated} are said to be null"
+        yield Question("files of others", words, functools.partial(_of_stated_nulls, order, code, stated), expected)
     words = "what is wrong with lists in a footer that have no elements, and no type of them"
     yield Question("files of others", words, _problems_of_empty_lists, [])
     words = "what is wrong with a footer that has an extension of somebody else"
@@ -436,6 +445,18 @@ def _times_of_96_bits(times: pa.Array, told: int | None) -> Any:
 def _told(content: bytes, *types: int) -> bytes:
     """Return a file with a document that its columns have these types."""
     return with_footer(content, lambda footer: with_fields(footer, document_of(*types)))
+
+
+def _of_stated_nulls(order: str, code: int, stated: int) -> Any:
+    """Return what is wrong, whether a note names the column, and how many rows are null if nothing is wrong."""
+    values, target = pa.array([None if each == "n" else bytes(16) for each in order], pa.binary(16)), io.BytesIO()
+    pq.write_table(pa.table({"u": values}), target, store_schema=False)
+    count = Field(NULL_COUNT, Kind.I64, stated)
+    told = _told(with_footer(target.getvalue(), within(STATISTICS, lambda members: with_fields(members, count))), code)
+    table = _table_of_file(told)
+    verdict, is_null = verify_table(table, whole=False), parse_predicate("u IS NULL", open_snapshot(table).columns)
+    nulls = None if verdict.all_problems else sum(map(len, open_snapshot(table).batches(where=is_null)))
+    return [each.field for each in verdict.all_problems], any("'u'" in note for note in verdict.notes), nulls
 
 
 def _problems_of_unsigned(bits: int, without_bound: str) -> list[str]:

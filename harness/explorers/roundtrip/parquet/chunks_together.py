@@ -30,7 +30,7 @@ COUNTS = (3, 17)
 """Of few chunks, and of so many that their page headers are read at once."""
 CODECS = {"NONE": 0, "SNAPPY": 1}
 ENCODING_BITS = {"PLAIN": 1, "RLE_DICTIONARY": 2, "PLAIN_DICTIONARY": 2, "BYTE_STREAM_SPLIT": 32}
-TIMESTAMP = 8
+TIMESTAMP, IPV4 = 8, 25
 SOUND = "as it is"
 CHANGES = (SOUND, "a null more", "a value more", "a low bound", "a high bound", "another byte", "a byte less")
 REJECTED_ALWAYS = ("a null more", "a value more", "a byte less")
@@ -64,7 +64,9 @@ class ChunksTogether:
     @property
     def is_rejected(self) -> bool | None:
         """Whether the changed chunk is rejected when it is alone; None where that depends on its bytes."""
-        if self.change == "another byte" and not self.has_checksums:
+        # Bounds of addresses may be those of signed numbers, as earlier servers made them.
+        depends = self.change == "another byte" or (self.change in BOUNDS and self.type.type == IPV4)
+        if depends and not self.has_checksums:
             return None
         # Nothing but its values says how many there are in a dictionary of texts.
         is_vouched = self.has_checksums and not (self.has_dictionary and self.type.physical == BYTE_ARRAY)

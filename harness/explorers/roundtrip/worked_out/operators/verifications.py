@@ -241,9 +241,10 @@ def files_of_others() -> Iterator[Question]:
     for order, code, stated in itertools.product(("xnn", "nnx", "nxn"), (UUID, LONG128), range(4)):
         # Of rows that are older than a UUID column some servers count no nulls.
         is_older = code == UUID and stated < 2 and order.startswith("n" * (2 - stated))
-        expected = ([], is_older, 2) if is_older or stated == 2 else (["NULL_COUNT of column 'u'"], False, None)
+        is_sound = is_older or stated == 2
+        right = ([], is_older, 2) if is_sound else (["NULL_COUNT of column 'u'"], False, None)
         words = f"the problems, notes and nulls of {order} of type {code}, of which {stated} are said to be null"
-        yield Question("files of others", words, functools.partial(_of_stated_nulls, order, code, stated), expected)
+        yield Question("files of others", words, functools.partial(_of_stated_nulls, order, code, stated), right)
     words = "what is wrong with lists in a footer that have no elements, and no type of them"
     yield Question("files of others", words, _problems_of_empty_lists, [])
     words = "what is wrong with a footer that has an extension of somebody else"

@@ -1,7 +1,8 @@
 """What processes may report of a table, one event after the other: snapshot isolation, real time and durability.
 
-A version is a number here, that of the commits before it and itself. `follow(known, event)` is the whole specification:
-what is known of the stored version, and which reports it allows. `protocol.py` is one machine that obeys it.
+A version is a number here, that of the commits before it and itself, rejected ones too. `follow(known, event)` is the
+whole specification: what is known of the stored version, and which reports it allows. `protocol.py` is one machine that
+obeys it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ class Kind(enum.Enum):
 
     COMMIT = "a commit begins"
     ACKNOWLEDGED = "a commit is acknowledged"
+    REJECTED = "a commit is rejected, and the writer may go on"
     STOPPED = "the writer is killed, or gives up"
     POWER_CUT = "the power is cut"
     RECOVERED = "a writer has recovered"
@@ -56,6 +58,8 @@ def follow(known: Known, event: Event) -> Known:
             return known._replace(high=known.high + 1, is_committing=True)
         case Kind.ACKNOWLEDGED if known.is_committing:
             return known._replace(low=known.high, durable=known.high, is_committing=False)
+        case Kind.REJECTED:
+            return known._replace(is_committing=False)
         case Kind.STOPPED:
             return known._replace(is_open=False, is_committing=False)
         case Kind.POWER_CUT:

@@ -30,8 +30,8 @@ def failed_controls() -> Iterator[str]:
 def impossible_after(crash: Kind, *, acknowledged: int, begun: int, reads: Sequence[int], recovered: int) -> str:
     """Say in words what the model does not allow in a run with crashes, "" if it allows all.
 
-    So many commits were acknowledged and begun before the first crash; after each crash a read saw one of `reads`, and
-    after the last one a writer recovered, after which a read saw what was `recovered`.
+    So many commits were acknowledged and begun before the first crash, those between the two rejected; after each crash
+    a read saw one of `reads`, and after the last one a writer recovered, after which a read saw what was `recovered`.
     """
     known = Known()
     try:
@@ -47,6 +47,8 @@ def _events(crash: Kind, acknowledged: int, begun: int, reads: Sequence[int], re
         yield Event(Kind.COMMIT)
         if count < acknowledged:
             yield Event(Kind.ACKNOWLEDGED)
+        elif count < begun - 1:
+            yield Event(Kind.REJECTED)
     for seen in reads:
         yield from (Event(crash), Event(Kind.BEGUN), Event(Kind.SEEN, seen))
     yield from (Event(Kind.RECOVERED, recovered), Event(Kind.BEGUN), Event(Kind.SEEN, recovered))

@@ -31,6 +31,7 @@ from tornproof.harness.search.random_schedules import Sampler, uniform
 from tornproof.harness.search.staleness import StaleReads
 from tornproof.harness.search.transitions import Schedule
 from tornproof.harness.simulator.process.bodies import FAILED, RECOVERED
+from tornproof.harness.simulator.process.simulated_process import Node
 from tornproof.harness.simulator.process.world import World
 
 OnEnd: TypeAlias = Callable[[World, Schedule], None]
@@ -179,16 +180,18 @@ class CrashedSchedules(CrashSearch):
         return is_new
 
     def _go_on_after_failure(self, crash: _Crash) -> None:
-        """Let the writer go on after a sync that failed; where it stops, the next session begins."""
+        """Let the writer go on after a sync that failed; where it rejects a commit, the next session may begin."""
 
         def on_end(end: World, schedule: Schedule) -> None:
             self._find(end, [*crash.moves, *schedule])
+            met = set[Node]()
             for world, moves in _steps(crash.world, schedule):
-                if any(mark.kind == FAILED for mark in world.nodes[WRITER_INDEX].marks):
+                writer = world.nodes[WRITER_INDEX]
+                if writer not in met and any(mark.kind == FAILED for mark in writer.marks):
+                    met.add(writer)
                     killed = self.sessions.after_kill(world)
                     if not end.progress.violations and self._is_new(killed):
                         self._stopped.append(_Crash([*crash.moves, *moves, ("kill",)], crash.before, killed))
-                    break
 
         self._count(crash)
         self._explore(crash.world, crash.moves, on_end)

@@ -169,26 +169,35 @@ class ProductReduction(CrashSearch):
         return rest if first is None else [first, *rest]
 
     def _crashes_at(self, trace_index: int) -> Iterator[tuple[Action, World]]:
-        first, reader = self._first, self._reduction.root().node
-        nodes = [first.nodes[trace_index], reader]
-        kernel, progress, known = first.kernels[trace_index], first.progresses[trace_index], first.known[trace_index]
-        world = World(self.sessions.first, kernel.fork(), nodes, progress, known)
-        return self.sessions.crashes(world, self.model, self.disks)
+        return self.sessions.crashes(self._world_at(self._first, trace_index), self.model, self.disks)
+
+    def _world_at(self, trace: Trace, trace_index: int) -> World:
+        """Return the world of the first session beside a reader that has not begun."""
+        nodes = [trace.nodes[trace_index], self._reduction.root().node]
+        kernel, progress, known = trace.kernels[trace_index], trace.progresses[trace_index], trace.known[trace_index]
+        return World(self.sessions.first, kernel.fork(), nodes, progress, known)
 
     def _after(self, crash: _Crash) -> None:
         readers = self._bounded(self._readers_at(crash))
         self._count(crash, readers)
         legs, world = [_Leg(self._before, crash.trace_index, crash.action)], crash.world
-        if world.process_group is self.sessions.first:
-            trace = Trace(world)
-            arrivals = self._search(trace, readers, legs)
-            if not any(mark.kind == FAILED for mark in trace.nodes[-1].marks) or trace.progresses[-1].violations:
-                # The writer ends as if nothing had failed.
-                self._end(trace, arrivals, has_crashed=False)
-                return
-            legs.append(_Leg(arrivals, len(trace) - 1, ("kill",)))
-            readers = [state for state in arrivals if not state.progress.violations]
-            world = self.sessions.after_kill(world)
+        if world.process_group is not self.sessions.first:
+            self._recover(world, readers, legs)
+            return
+        trace = Trace(world)
+        arrivals = self._search(trace, readers, legs)
+        has_violation = bool(trace.progresses[-1].violations)
+        if has_violation or not _has_failed(trace.nodes[-1]):
+            # The writer ends as if nothing had failed.
+            self._end(trace, arrivals, has_crashed=False)
+        for trace_index, node in enumerate(trace.nodes):
+            if _has_failed(node) and not has_violation:
+                kill = _Leg(arrivals, trace_index, ("kill",))
+                met = [state for state, index in _right(arrivals) if index <= trace_index]
+                self._recover(self.sessions.after_kill(self._world_at(trace, trace_index)), met, [*legs, kill])
+
+    def _recover(self, world: World, readers: list[ReaderState], legs: Sequence[_Leg]) -> None:
+        """Search the second session, which begins after these legs."""
         before = world.progress
         trace = Trace(world)
         arrivals = self._search(trace, readers, legs)
@@ -199,9 +208,7 @@ class ProductReduction(CrashSearch):
         """Return all that can be of the reader when the writer crashes, and from which index of its trace on."""
         if not self._readers_survive:
             return [(self._reduction.root(), 0)]
-        return [
-            (state, arrival.trace_index) for state, arrival in self._before.items() if not state.progress.violations
-        ]
+        return _right(self._before)
 
     def _readers_at(self, crash: _Crash) -> list[ReaderState]:
         """Return what the reader can have done when the writer crashes."""
@@ -267,6 +274,15 @@ class ProductReduction(CrashSearch):
             # Who was at work may end in the state of one that had ended already, and is not told from it then.
             has_ended = any(state.node.call is None and origin.depth > 0 for state, origin in origins)
             reached[LIVED_THROUGH] += has_ended and any(is_at_work(origin) for _, origin in origins)
+
+
+def _right(arrivals: Arrivals) -> list[tuple[ReaderState, int]]:
+    """Return the states of a reader that has seen nothing wrong, each with the index of the trace when it got there."""
+    return [(state, arrival.trace_index) for state, arrival in arrivals.items() if not state.progress.violations]
+
+
+def _has_failed(writer: Node) -> bool:
+    return any(mark.kind == FAILED for mark in writer.marks)
 
 
 def is_at_work(reader: Node) -> bool:

@@ -21,7 +21,7 @@ from tornproof.harness.simulator.filesystem.intercept import READ_ONLY_CALLS, Ca
 from tornproof.harness.simulator.filesystem.kernel import Handle, Kernel, Mapped
 from tornproof.harness.simulator.process.bodies import RECOVERED
 from tornproof.harness.simulator.process.case import NotExplorableError
-from tornproof.harness.simulator.process.observer import Judge, Progress
+from tornproof.harness.simulator.process.observer import ALL_THERE, Judge, Progress
 from tornproof.harness.simulator.process.simulated_process import Node, Process
 from tornproof.harness.simulator.process.world import World, followed
 from tornproof.model.trace import Event, Kind, Known, follow
@@ -195,13 +195,15 @@ class ReaderReduction:
         name, own, reads = self._process.name, state.progress, state.reads
         if state.node.begins or node.marks or node.outcome:
             writer, known = trace.progresses[trace_index], trace.known[trace_index]._replace(reads=reads)
-            progress = own._replace(committed=writer.committed, pending=writer.pending)
+            progress = own._replace(
+                committed=writer.committed, rejected=writer.rejected, pending=writer.pending, absences=writer.absences
+            )
             if state.node.begins:
                 progress = self._judge.begin_read(progress, name)
                 known = follow(known, Event(Kind.BEGUN, reader=name))
             if node.marks or node.outcome:
                 known, progress = followed(known, progress, self._judge.observe(progress, name, node), name, node)
-            own, reads = progress._replace(committed=(), pending=None), known.reads
+            own, reads = progress._replace(committed=(), rejected=(), pending=None, absences=ALL_THERE), known.reads
         return ReaderState(node, state.handles, state.mappings, own, reads)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tornproof.harness.systems.toy import Toy
+from tornproof.harness.systems.toy import Toy, ToyWriter
 from tornproof.impl.errors import StorageError
 from tornproof.impl.storage.interface import EntryKind, File, LockMode, OpenMode, Storage, StorageReason
 
@@ -228,6 +228,20 @@ class UndoesEarly(Undo):
         """Remove the copy durably, and then overwrite the letters."""
         self._remove_copy(storage, path)
         self.write_anew(storage, f"{path}/state", letters)
+
+
+class DropsUndo(Undo):
+    """Broken where a writer comes before every reader: its recovery removes the copy, and puts nothing back."""
+
+    name = "drops the copy"
+
+    @contextmanager
+    def open_writer(self, storage: Storage, path: str) -> Iterator[ToyWriter]:
+        """Remove the copy durably."""
+        if storage.kind(f"{path}/undo") is EntryKind.FILE:
+            self._remove_copy(storage, path)
+        with super().open_writer(storage, path) as writer:
+            yield writer
 
 
 class UndoesUnsynced(Undo):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import takewhile
 
 from tornproof.harness.simulator.filesystem.intercept import CallKind
@@ -581,6 +582,107 @@ class LeavesLock(Toy):
         with super().open_writer(storage, path) as writer:
             yield writer
         file.close()
+
+
+class GivesIn(Toy):
+    """Broken where a writer goes on after a commit that it rejected: acknowledges the next ones without doing them."""
+
+    name = "gives in"
+
+    @contextmanager
+    def open_writer(self, storage: Storage, path: str) -> Iterator[ToyWriter]:
+        """Remember a rejection as long as the writer is open."""
+        with super().open_writer(storage, path):
+            yield _TiredWriter(self, storage, path)
+
+
+class _TiredWriter(ToyWriter):
+    _has_rejected = False
+
+    def commit(self, operation: bytes) -> None:
+        if self._has_rejected:
+            return
+        try:
+            super().commit(operation)
+        except StorageError:
+            self._has_rejected = True
+            raise
+
+
+class GoesOnBehindLoss(Toy):
+    """Broken where a failed sync loses a block and the writer goes on: it writes the next letters behind that block."""
+
+    name = "goes on behind a loss"
+
+    def read(self, storage: Storage, path: str) -> bytes:
+        """Return the letters of all blocks up to the first one that has none."""
+        return b"".join(block.rstrip(b"\0") for block in self.blocks(storage, path))
+
+    def blocks(self, storage: Storage, path: str) -> list[bytes]:
+        """Return the blocks that have letters."""
+        content = super().read(storage, path)
+        blocks = (content[start : start + BLOCK_BYTES] for start in range(0, len(content), BLOCK_BYTES))
+        return list(takewhile(lambda block: block[0], blocks))
+
+    @contextmanager
+    def open_writer(self, storage: Storage, path: str) -> Iterator[BlockWriter]:
+        """Make durable what is there, which a writer that died may not have done."""
+        blocks = self.blocks(storage, path)
+        with storage.open_for_writing(f"{path}/state") as file:
+            for number, block in enumerate(blocks):
+                file.pwrite(block, number * BLOCK_BYTES)
+            self.sync(file)
+        yield BlockWriter(self, storage, path, len(blocks))
+
+
+class BlockWriter(ToyWriter):
+    """A writer of letters behind so many blocks."""
+
+    def __init__(self, target: Toy, storage: Storage, path: str, block_count: int) -> None:
+        """Begin behind the blocks that have letters."""
+        super().__init__(target, storage, path)
+        self._toy, self._storage, self._path = target, storage, path
+        self.block_count = block_count
+
+    def commit(self, operation: bytes) -> None:
+        """Write a block, and go on behind it even if it is lost."""
+        with self._storage.open_for_writing(f"{self._path}/state") as file:
+            file.pwrite(operation.ljust(WORD_BYTES, b"\0"), self.block_count * BLOCK_BYTES)
+            self.block_count += 1
+            self._toy.sync(file)
+
+
+class TakesUnreadForEmpty(Toy):
+    """Broken where a call of an opening fails: takes letters that it cannot read for none."""
+
+    name = "takes what is unread for empty"
+
+    @contextmanager
+    def open_writer(self, storage: Storage, path: str) -> Iterator[ToyWriter]:
+        """Read the letters once, and add to them from then on."""
+        with super().open_writer(storage, path):
+            try:
+                letters = self.read(storage, path)
+            except StorageError:
+                letters = b""
+            yield _RememberingWriter(self, storage, path, letters)
+
+    def add(self, storage: Storage, path: str, letters: bytes) -> None:
+        """Replace the letters."""
+        self.write_anew(storage, f"{path}/new", letters)
+        storage.rename(f"{path}/new", f"{path}/state")
+        self.sync_names(storage, path)
+
+
+class _RememberingWriter(ToyWriter):
+    def __init__(self, target: TakesUnreadForEmpty, storage: Storage, path: str, letters: bytes) -> None:
+        super().__init__(target, storage, path)
+        self._replace = partial(target.add, storage, path)
+        self._letters = letters
+
+    def commit(self, operation: bytes) -> None:
+        self._replace(self._letters + operation)
+        self._letters += operation
 
 
 class RecoversWrongly(Toy):

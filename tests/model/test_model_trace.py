@@ -5,6 +5,7 @@ import pytest
 from tornproof.model.trace import Event, Kind, Known, NoBehaviourError, follow
 
 COMMIT, ACKNOWLEDGED, STOPPED, POWER_CUT = map(Event, (Kind.COMMIT, Kind.ACKNOWLEDGED, Kind.STOPPED, Kind.POWER_CUT))
+REJECTED = Event(Kind.REJECTED)
 ONE_COMMIT = (COMMIT, ACKNOWLEDGED)
 
 
@@ -36,6 +37,8 @@ def after(*events: Event) -> Known:
     [
         pytest.param((*ONE_COMMIT, *read(1), *ONE_COMMIT, *read(2)), id="each commit is seen once acknowledged"),
         pytest.param((COMMIT, *read(0), *read(1), ACKNOWLEDGED), id="a commit is seen before it is acknowledged"),
+        pytest.param((COMMIT, REJECTED, *read(0), COMMIT, ACKNOWLEDGED, *read(2)), id="a commit after a rejected one"),
+        pytest.param((COMMIT, REJECTED, COMMIT, REJECTED, *read(1), *read(2)), id="rejected commits may be there"),
         pytest.param((begun(), *ONE_COMMIT, seen(0)), id="a read that began before sees the version before"),
         pytest.param((COMMIT, STOPPED, recovered(0), *ONE_COMMIT, *read(1)), id="a commit stopped before its version"),
         pytest.param((COMMIT, STOPPED, recovered(1), *ONE_COMMIT, *read(2)), id="a commit stopped after its version"),

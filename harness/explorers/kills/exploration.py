@@ -10,22 +10,23 @@ from typing import NamedTuple, TypeAlias
 
 from tornproof.harness.common.verdict import Finding, HasTime, OnProgress, Phase, Verdict, always
 from tornproof.harness.explorers.kills.judge import Judge
-from tornproof.harness.explorers.kills.plan import Cuts, Failing, Kill, Origin, few_cuts
+from tornproof.harness.explorers.kills.plan import Cuts, Failing, Failure, Kill, Origin, few_cuts
 from tornproof.harness.explorers.kills.sessions import Violation
-from tornproof.harness.simulator.filesystem.intercept import CallKind
+from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.simulator.filesystem.step_bound import STEP_BOUND
 from tornproof.harness.simulator.filesystem.written import crash_points, replay_prefix
 
 PHASE = "crash"
 RECOVERY_KILLS_MAX = 2
-WHOLE, FAILING, CUT = "whole steps", "failing calls", "cut writes"
+WHOLE, FAILING, OPENING, CUT = "whole steps", "failing calls", "failing calls of openings", "cut writes"
 OLD_STATE = "a kill inside a commit left the state before it"
 NEW_STATE = "a kill inside a commit left the state after it"
 WORKING_RECOVERY = "a recovery that wrote"
 KILLED_RECOVERY = "a kill inside a recovery"
 FAILED_CALL = "a call of a commit failed"
-POINTS = (OLD_STATE, NEW_STATE, WORKING_RECOVERY, KILLED_RECOVERY, FAILED_CALL)
+FAILED_OPENING = "a call of an opening failed"
+POINTS = (OLD_STATE, NEW_STATE, WORKING_RECOVERY, KILLED_RECOVERY, FAILED_CALL, FAILED_OPENING)
 COVERAGE_GOALS = (OLD_STATE, FAILED_CALL)
 NEVER_MADE = "failing calls were never made"
 ALL = 1 << 62
@@ -45,7 +46,7 @@ class Share(NamedTuple):
     stop: int = ALL
 
 
-EVERYTHING = (Share(WHOLE), Share(FAILING), Share(CUT))
+EVERYTHING = (Share(WHOLE), Share(FAILING), Share(OPENING), Share(CUT))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +94,7 @@ class Plan:
             point_counts={
                 WHOLE: len(trace.steps) + 1,
                 FAILING: sum(1 for _ in failing.of(judge.failures())),
+                OPENING: sum(1 for _ in judge.opening_failures(failing)),
                 CUT: sum(len(cuts.of(step)) for step in trace.steps if step.kind is CallKind.PWRITE),
             },
         )
@@ -145,6 +147,8 @@ class Exploration:
         for share in shares:
             if share.kind == FAILING:
                 self._fail(share)
+            elif share.kind == OPENING:
+                self._fail_openings(share)
             else:
                 self._kill(share)
         return ShareResult(
@@ -180,6 +184,19 @@ class Exploration:
                 continue
             self._reached[FAILED_CALL] += 1
             self._visit(*failed, origin)
+
+    def _fail_openings(self, share: Share) -> None:
+        for origin in islice(self._judge.opening_failures(self._failing), share.start, share.stop):
+            if not self._begins(OPENING):
+                continue
+            trace, step_count, opening = self._judge.trace, origin.kills[0].step_count, origin.opening
+            assert opening is not None
+            storage = replay_prefix(trace.start, trace.steps, step_count)
+            self._reached[FAILED_OPENING] += 1
+            try:
+                self._judge.fail_opening(storage, *trace.bounds(step_count, 0), opening.fault)
+            except Violation as violation:
+                self._find(violation, origin)
 
     def _begins(self, kind: str) -> bool:
         """Count a point, and say whether there is time for it."""
@@ -244,16 +261,27 @@ class Exploration:
         kill_count = origin.recovery_kill_count
         recovery = f", with {kill_count} kill{'s' * (kill_count > 1)} in recovery" if kill_count else ""
         if origin.failure is not None:
-            call, fault = origin.failure.call, origin.failure.fault
-            sentence = f"When the call to {call.kind} {call.path} in commit {origin.failure.operation + 1} fails"
-            part = f" after {fault.written_bytes} bytes" if fault.written_bytes else ""
-            return f"{sentence}{part} ({fault.reason}){recovery}", ("failure", call.path.rpartition("/")[2])
+            where = f"in commit {origin.failure.operation + 1}"
+            return f"When {_failing(origin.failure, where)}{recovery}", ("failure", _name(origin.failure.call))
         steps, kill = self._judge.trace.steps, origin.kills[0]
         step = steps[min(kill.step_count, len(steps) - 1)] if steps else None
         inside = f" and {kill.cut_bytes} bytes of the next" if kill.cut_bytes else ""
         next_words = f", before the call to {step.kind} {step.path}" if step and kill.step_count < len(steps) else ""
-        signature = ("kill", step and step.path.rpartition("/")[2])
-        return f"Killed after {kill.step_count} steps{inside}{next_words}{recovery}", signature
+        killed = f"Killed after {kill.step_count} steps{inside}{next_words}{recovery}"
+        if origin.opening is not None:
+            failing = _failing(origin.opening, "in the opening after that")
+            return f"{killed}, when {failing}", ("opening", _name(origin.opening.call))
+        return killed, ("kill", step and _name(step))
+
+
+def _failing(failure: Failure, where: str) -> str:
+    call, fault = failure.call, failure.fault
+    part = f" after {fault.written_bytes} bytes" if fault.written_bytes else ""
+    return f"the call to {call.kind} {call.path} {where} fails{part} ({fault.reason})"
+
+
+def _name(call: Call) -> str:
+    return call.path.rpartition("/")[2]
 
 
 def crash_phase(plan: Plan, results: Sequence[ShareResult], not_begun: Counter[str] = _NONE) -> Phase:
@@ -278,7 +306,9 @@ def crash_phase(plan: Plan, results: Sequence[ShareResult], not_begun: Counter[s
         reached={name: reached[name] for name in POINTS},
         findings=tuple(findings.values()),
     )
-    return phase.with_coverage_goals(COVERAGE_GOALS).doubted(
+    # Calls of mapped memory alone cannot fail.
+    goals = [goal for goal in COVERAGE_GOALS if goal != FAILED_CALL or plan.point_counts[FAILING]]
+    return phase.with_coverage_goals(goals).doubted(
         f"{left[NEVER_MADE]} {NEVER_MADE}: the target is not deterministic" if left[NEVER_MADE] else "",
         f"{missed} planned points were left out" if missed else "",
     )

@@ -33,6 +33,7 @@ from tornproof.harness.explorers.kills.exploration import (
 from tornproof.harness.explorers.kills.judge import Judge, Recovered, Trace
 from tornproof.harness.explorers.kills.plan import Failure, Kill, Origin, origin_of, places_of
 from tornproof.harness.explorers.kills.sessions import Violation
+from tornproof.harness.simulator.filesystem.faulty import Fault
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.simulator.filesystem.written import replay_prefix
@@ -45,17 +46,19 @@ from tornproof.harness.systems.toy import (
     SwallowsErrors,
     Toy,
 )
-from tornproof.harness.systems.toy_locks import LockFile
+from tornproof.harness.systems.toy_locks import DropsUndo, LockFile, Undo
 from tornproof.harness.systems.toy_losses import (
     BREAKS_IN_RECOVERY,
     FORBIDS_COMMITS,
     REJECTS_RECOVERY,
     TRUSTS_SECTORS,
     AppendsOnce,
+    GivesIn,
     IgnoresLaterWrites,
     IgnoresNoSpace,
     LeavesLock,
     TakesPartForWhole,
+    TakesUnreadForEmpty,
     UndoesLate,
     UndoesWhatWasSeen,
 )
@@ -84,6 +87,10 @@ CONTROLS = (
     (IgnoresLaterWrites(), Property.WRONG_SNAPSHOT),
     (IgnoresNoSpace(), Property.LOST),
     (LeavesLock(), Property.RECOVERY),
+    # A writer that goes on after a commit that it rejected, an opening that fails, and one before every reader.
+    (GivesIn(), Property.LOST),
+    (TakesUnreadForEmpty(), Property.WRONG_SNAPSHOT),
+    (DropsUndo(), Property.LOST),
 )
 ONE_OPERATION = (b"o",)
 """Enough for the control that waits for ever, because each of its waits takes as many calls as the bound allows."""
@@ -125,7 +132,7 @@ def controls_of_run() -> tuple[str, ...]:
 
 def failures() -> Iterator[str]:
     """Explore one toy after the other; describe each broken one not detected, and what was found in a sound one."""
-    sound = _violated(Toy(), CONTROL_OPERATIONS) | _violated(Specified(), CONTROL_OPERATIONS)
+    sound = set().union(*(_violated(target, CONTROL_OPERATIONS) for target in (Toy(), Specified(), Undo())))
     yield from (f"{name}: {violated}" for name, violated in sorted(sound))
     broken = [*((*control, CONTROL_OPERATIONS) for control in CONTROLS), (LockFile(), Property.ENDS, ONE_OPERATION)]
     for target, violated, operations in broken:
@@ -175,7 +182,11 @@ def _first_faults(judge: Judge, origin: Origin, path: str) -> list[Callable[[], 
     trace, failure = judge.trace, origin.failure
     if failure is None:
         kill = origin.kills[0]
-        return [partial(_killed, trace, place, kill.cut_bytes) for place in kill.places(trace.steps, path)]
+        killed: list[Callable[[], Left]]
+        killed = [partial(_killed, trace, place, kill.cut_bytes) for place in kill.places(trace.steps, path)]
+        if origin.opening is None:
+            return killed
+        return [fault for each in killed for fault in _failed_openings(judge, each, origin.opening, path)]
     storage = replay_prefix(trace.start, trace.steps, trace.started[failure.operation])
     places = places_of(failure.call, judge.calls_of_commit(storage.copy(), failure.operation), path, failure.fault.at)
     failures = (replace(failure, fault=replace(failure.fault, at=place)) for place in places)
@@ -184,6 +195,21 @@ def _first_faults(judge: Judge, origin: Origin, path: str) -> list[Callable[[], 
 
 def _killed(trace: Trace, step_count: int, cut_bytes: int) -> Left:
     return replay_prefix(trace.start, trace.steps, step_count, cut_bytes), *trace.bounds(step_count, cut_bytes)
+
+
+def _failed_openings(
+    judge: Judge, killed: Callable[[], Left], opening: Failure, path: str
+) -> Iterator[Callable[[], Left]]:
+    """Return what lets each call fail that is like the finding's, of the opening after a kill."""
+    calls = judge.calls_of_opening(killed()[0])
+    for place in places_of(opening.call, calls, path, opening.fault.at):
+        yield partial(_failed_opening, judge, killed, replace(opening.fault, at=place))
+
+
+def _failed_opening(judge: Judge, killed: Callable[[], Left], fault: Fault) -> Left:
+    left = killed()
+    judge.fail_opening(left[0].copy(), *left[1:], fault)
+    return left
 
 
 def _failed(judge: Judge, storage: MemoryStorage, failure: Failure) -> Left:

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from tornproof.harness.common import behaviour
 from tornproof.harness.common.model_check import ModelCheck
 from tornproof.harness.common.system import Target
 from tornproof.harness.common.verdict import shown
-from tornproof.harness.explorers.kills.plan import Failure, Origin, failures
+from tornproof.harness.explorers.kills.plan import Failing, Failure, Kill, Origin, failures
 from tornproof.harness.explorers.kills.sessions import Session, Violation, orderly
+from tornproof.harness.simulator.filesystem.faulty import Fault
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import BARRIERS, Call
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
-from tornproof.harness.simulator.filesystem.written import replay_prefix
+from tornproof.harness.simulator.filesystem.written import crash_points, replay_prefix
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.impl.storage.interface import Storage
 from tornproof.model.trace import Kind
@@ -79,6 +81,7 @@ class Judge:
         self._path = path
         self._ends: dict[tuple[bytes, int], Violation | None] = {}
         self._seen: dict[bytes, Hashable] = {}
+        self._twice: dict[int, Judge | None] = {}
         self.trace = self._fault_free(start, expected)
 
     def _fault_free(self, start: DiskImage | None, expected: Sequence[Hashable] | None) -> Trace:
@@ -120,18 +123,72 @@ class Judge:
 
         `seen` of them were read before an earlier recovery. Uses the disk up.
         """
+        unread, before = storage.copy(), storage.digest()
         index = self._observe(storage, low, high, seen)
+        if storage.digest() != before:
+            # A reader that repairs hides what a recovery does that comes first.
+            self._recover(unread, low, high, (max(seen, low),))
+        session = self._recover(storage, low, high, (max(seen, low), index))
+        return Recovered(index=index, before=session.start, steps=session.steps)
+
+    def _recover(self, storage: MemoryStorage, low: int, high: int, reads: Sequence[int]) -> Session:
+        """Recover a disk of which these versions were read one after the other, read and go on."""
         with self._orderly(Property.RECOVERY, "opening the writer"), self._session(storage) as session:
             pass
-        again = self._observe(storage, low, high, index)
-        reads = (max(seen, low), index)
+        recovered = self._observe(storage, low, high, reads[-1])
         impossible = behaviour.impossible_after(
-            Kind.STOPPED, acknowledged=low, begun=high, reads=reads, recovered=again
+            Kind.STOPPED, acknowledged=low, begun=high, reads=reads, recovered=recovered
         )
         if impossible:
             raise Violation(Property.BEHAVIOUR, impossible)
-        self._go_on(storage, again)
-        return Recovered(index=index, before=session.start, steps=session.steps)
+        self._go_on(storage, recovered)
+        return session
+
+    @cached_property
+    def _openings(self) -> list[tuple[int, int, list[Call]]]:
+        """The calls of openings after kills, which differ in them or in the commits before them.
+
+        Each with the number of steps before its kill, and of the commits that were acknowledged.
+        """
+        distinct: dict[object, tuple[int, int, list[Call]]] = {}
+        trace = self.trace
+        for storage, step_count, _ in crash_points(trace.start, trace.steps, lambda step: ()):
+            bounds = trace.bounds(step_count, 0)
+            # What an opening violates here is a finding of its own.
+            with suppress(Violation):
+                calls = self.calls_of_opening(storage.copy())
+                key = bounds, tuple((call.kind, call.path) for call in calls)
+                distinct.setdefault(key, (step_count, bounds[0], calls))
+        return list(distinct.values())
+
+    def opening_failures(self, failing: Failing) -> Iterator[Origin]:
+        """Yield every kill after which a call of the opening fails that is to be tried."""
+        for step_count, low, calls in self._openings:
+            for failure in failing.of(failures(low, calls)):
+                yield Origin((Kill.of(self.trace.steps, step_count, 0),), opening=failure)
+
+    def calls_of_opening(self, storage: MemoryStorage) -> list[Call]:
+        """Return all calls that an opening makes; uses the disk up."""
+        with self._orderly(Property.RECOVERY, "opening the writer"), self._session(storage) as session:
+            return list(session.calls)
+
+    def fail_opening(self, storage: MemoryStorage, low: int, high: int, fault: Fault) -> None:
+        """Let a call of an opening fail on a disk of which a reader sees some commit, and examine what that leaves.
+
+        A writer that opens all the same commits the next operation.
+        """
+        seen = self._observe(storage.copy(), low, high, 0)
+        with (
+            self._orderly(None, "an opening with a failing call"),
+            suppress(*self._target.rejections),
+            Session(self._target, self._path, storage, fault) as session,
+        ):
+            seen = self._observe(storage.copy(), low, high, seen)
+            for operation in self._operations[seen : seen + 1]:
+                high = max(high, seen + 1)
+                session.writer.commit(operation)
+                low = seen = seen + 1
+        self.examine(storage.copy(), low, high, seen)
 
     def calls_of_commit(self, storage: MemoryStorage, operation: int) -> list[Call]:
         """Return all calls that a freshly opened writer makes for one operation; uses the disk up."""
@@ -153,8 +210,9 @@ class Judge:
         """Let a call of a commit fail, and return the disk after it and its bounds, or None if the call is never made.
 
         The process survives the failure: readers and another writer must get in although it is there, whatever locks
-        it has kept. Uses the disk up.
+        it has kept; and what it acknowledges after it rejected the commit is there. Uses the disk up.
         """
+        before = storage.copy()
         session: Session | None = None
         is_acknowledged = False
         with self._orderly(None, "a commit with a failing call"), suppress(*self._target.rejections):
@@ -172,7 +230,51 @@ class Judge:
             self._observe(storage, low, high, 0)
         with self._orderly(Property.RECOVERY, "opening another writer after the failed one"), self._session(storage):
             pass
+        if not is_acknowledged:
+            self._commit_again(before, failure)
         return left, low, high
+
+    def _commit_again(self, storage: MemoryStorage, failure: Failure) -> None:
+        """Let a call of a commit fail, give the commit to the same writer again, and examine what it acknowledges.
+
+        One that cannot go on rejects that, too. Uses the disk up.
+        """
+        left: MemoryStorage | None = None
+        operation = self._operations[failure.operation]
+        doing = "the writer that rejected the commit, when it is given it again,"
+        with self._orderly(None, doing), suppress(*self._target.rejections), self._session(storage) as session:
+            session.arm(failure.fault)
+            with suppress(*self._target.rejections):
+                session.writer.commit(operation)
+            session.writer.commit(operation)
+            left = storage.copy()
+        if left is None:
+            return
+        try:
+            self._examine_twice(left, failure.operation)
+        except Violation as violation:
+            raise Violation(violation.violated, f"{doing} acknowledges it, and {violation.reason}") from violation
+
+    def _examine_twice(self, storage: MemoryStorage, operation: int) -> None:
+        """Examine a disk on which an operation was rejected, then acknowledged: it is there once, or twice."""
+        count = operation + 1
+        with self._orderly(Property.REJECTED, "reading"):
+            seen = self._seen_on(storage.copy())
+        twice = None if seen == self.trace.observations[count] else self._judge_of_twice(operation)
+        if twice is not None and seen == twice.trace.observations[count + 1]:
+            twice.examine(storage, count + 1, count + 1)
+        else:
+            self.examine(storage, count, count)
+
+    def _judge_of_twice(self, operation: int) -> Judge | None:
+        """Return the judge of the same operations with one of them done twice, None where that cannot be."""
+        if operation not in self._twice:
+            operations = (*self._operations[: operation + 1], *self._operations[operation:])
+            self._twice[operation] = None
+            with suppress(Violation):
+                start = self.trace.start.image()
+                self._twice[operation] = Judge(self._target, operations, start=start, path=self._path)
+        return self._twice[operation]
 
     def _go_on(self, storage: MemoryStorage, index: int) -> None:
         """Open a second time, do the remaining operations and compare the end; cached for each recovered state."""

@@ -51,19 +51,31 @@ class Kill:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A call of the commit of an operation failed; operations count from 0."""
+    """A call of the commit of an operation failed, or of an opening before it; operations count from 0."""
 
     operation: int
     fault: Fault
     call: Call
 
+    def evidence(self) -> dict[str, Any]:
+        """Return the JSON object from which `_failure_of` makes the same failure."""
+        return {
+            "operation": self.operation,
+            "call": self.fault.at,
+            "call_kind": self.call.kind.value,
+            "path": self.call.path,
+            "reason": self.fault.reason and self.fault.reason.value,
+            "written_bytes": self.fault.written_bytes,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """How a disk came about: a kill or a failure, then kills in the recoveries after it."""
+    """How a disk came about: a kill or a failure, then kills in recoveries, or a failure in the `opening` after it."""
 
     kills: tuple[Kill, ...] = ()
     failure: Failure | None = None
+    opening: Failure | None = None
 
     def then(self, kill: Kill) -> Origin:
         """Return this origin, followed by a kill in the recovery."""
@@ -83,17 +95,8 @@ class Origin:
         """Return the JSON object from which `origin_of` makes the same origin."""
         kills = [[kill.step_count, kill.cut_bytes, *kill.before] for kill in self.kills]
         evidence: dict[str, Any] = {"kills": kills}
-        if self.failure is not None:
-            fault = self.failure.fault
-            evidence["failure"] = {
-                "operation": self.failure.operation,
-                "call": fault.at,
-                "call_kind": self.failure.call.kind.value,
-                "path": self.failure.call.path,
-                "reason": fault.reason and fault.reason.value,
-                "written_bytes": fault.written_bytes,
-            }
-        return evidence
+        failures = (("failure", self.failure), ("opening", self.opening))
+        return evidence | {name: failure.evidence() for name, failure in failures if failure is not None}
 
 
 def places_of(call: Call, calls: Sequence[Call], path: str, near: int) -> list[int]:
@@ -117,15 +120,20 @@ def origin_of(evidence: dict[str, Any]) -> Origin:
         first, *others = kills
         if "acknowledged" in evidence:
             first = replace(first, before=(evidence.get("step_kind"), evidence.get("path")))
-        return Origin((first, *others))
+        opening = evidence.get("opening")
+        return Origin((first, *others), opening=None if opening is None else _failure_of(opening))
+    return Origin(kills, _failure_of(failure))
+
+
+def _failure_of(evidence: dict[str, Any]) -> Failure:
     fault = Fault(
-        at=count_of(failure["call"]),
-        reason=StorageReason(failure["reason"]),
+        at=count_of(evidence["call"]),
+        reason=StorageReason(evidence["reason"]),
         among=EVERY_CALL,
-        written_bytes=count_of(failure["written_bytes"]),
+        written_bytes=count_of(evidence["written_bytes"]),
     )
-    call = Call(kind=CallKind(failure["call_kind"]), path=str(failure["path"]))
-    return Origin(kills, Failure(count_of(failure["operation"]), fault, call))
+    call = Call(kind=CallKind(evidence["call_kind"]), path=str(evidence["path"]))
+    return Failure(count_of(evidence["operation"]), fault, call)
 
 
 def border_cuts(step: Call) -> Sequence[int]:
@@ -212,12 +220,13 @@ class Failing:
 
     def __str__(self) -> str:
         if self.nth == 1:
-            return "every call of a commit failing once"
-        return f"of the calls of a commit of the same kind to the same file, every {self.nth}th failing once"
+            return "every call of a commit, and of an opening after a kill between steps, failing once"
+        calls = "of the calls of a commit, and of an opening after a kill between steps"
+        return f"{calls}, of the same kind to the same file, every {self.nth}th failing once"
 
 
 def failures(operation: int, calls: Sequence[Call]) -> Iterator[Failure]:
-    """Yield every way in which each call of a commit may fail: input/output error, no space, part of a write."""
+    """Yield every way in which each of these calls may fail: input/output error, no space, part of a write."""
     for number, call in enumerate(calls):
         ways = [(StorageReason.INPUT_OUTPUT, 0)] if call.kind in FALLIBLE else []
         if call.kind in GROWING:

@@ -45,11 +45,11 @@ class Violation(Exception):  # noqa: N818  # a verdict, raised by the judge
 class Session:
     """A writer that was opened on a disk, and its steps since."""
 
-    def __init__(self, target: Target, path: str, storage: MemoryStorage) -> None:
-        """Open the writer, recovery included."""
+    def __init__(self, target: Target, path: str, storage: MemoryStorage, *faults: Fault) -> None:
+        """Open the writer, recovery included, while these calls fail."""
         self.start = storage.copy()
         self._recording = RecordingStorage(storage.fork_process())
-        self._faulty = FaultyStorage(self._recording)
+        self._faulty = FaultyStorage(self._recording, *faults)
         self._context = target.open_writer(self._faulty, path)
         self.writer = self._context.__enter__()
 
@@ -68,7 +68,7 @@ class Session:
 
     @property
     def calls(self) -> Sequence[Call]:
-        """The calls of the writer since `arm`."""
+        """The calls of the writer since it was opened, or since `arm`."""
         return self._faulty.calls
 
     @property

@@ -38,6 +38,8 @@ def crash_execution(target: Target, operations: Sequence[Any], finding: Finding,
     recoveries = [
         f"open the writer, and kill it after {counted(kill.step_count, 'step')} of its recovery" for kill in kills
     ]
+    if origin.opening is not None:
+        recoveries.append(f"open the writer, while a call fails: {failure_in_words(origin.opening)}")
     return [*lines, *recoveries]
 
 

@@ -24,9 +24,17 @@ from tornproof.harness.explorers.kills.exploration import (
 from tornproof.harness.explorers.kills.plan import Failure, failures
 from tornproof.harness.explorers.kills.sessions import Violation
 from tornproof.harness.search.crash_world import after_kill_of, fail_call, with_process, write_part
+from tornproof.harness.search.outcome import path_to
 from tornproof.harness.simulator.filesystem.intercept import BARRIERS, STEPS, CallKind
 from tornproof.harness.simulator.filesystem.kernel import Rejected
-from tornproof.harness.simulator.process.bodies import TO_BE_TOLD, obedient_session, reader_session
+from tornproof.harness.simulator.process.bodies import (
+    ACKNOWLEDGED,
+    FAILED,
+    OPENED,
+    TO_BE_TOLD,
+    obedient_session,
+    reader_session,
+)
 from tornproof.harness.simulator.process.case import WRITER, NotExplorableError, TestCase
 from tornproof.harness.simulator.process.observer import Judge, Operations, Progress, Property
 from tornproof.harness.simulator.process.simulated_process import Process
@@ -38,6 +46,8 @@ Choose: TypeAlias = Callable[[int], int]
 KILLS_IN_COMMITS = "kills in commits"
 KILLS_IN_RECOVERY = "kills in recovery"
 FAILING_CALLS = "failing calls"
+FAILING_OPENINGS = "failing calls in openings"
+NOTHING_FAILS = "commits of which no call can fail"
 OPENING = "open the writer"
 REOPENING = "close the writer, open another"
 
@@ -74,6 +84,26 @@ class Execution:
         nodes = self._world.nodes
         return bool(nodes) and nodes[self._session].call == TO_BE_TOLD
 
+    @property
+    def _outcomes(self) -> list[str]:
+        """How the commits of the writer's session ended so far."""
+        marks = [mark.kind for node in path_to(self._world.nodes[self._session]) for mark in node.marks]
+        return [kind for kind in marks if kind in (ACKNOWLEDGED, FAILED)]
+
+    @property
+    def _has_rejected(self) -> bool:
+        """Whether the writer rejected a commit before, so that it may reject others."""
+        return FAILED in self._outcomes
+
+    @property
+    def _has_given_up(self) -> bool:
+        """Whether the writer rejected the last two commits, so that it is not given another one."""
+        return self._outcomes[-2:] == [FAILED, FAILED]
+
+    @property
+    def _answer(self) -> str:
+        return ": rejected" if self._outcomes[-1:] == [FAILED] else ": acknowledged"
+
     def end(self) -> None:
         """End all processes."""
         self._world.process_group.close()
@@ -81,23 +111,31 @@ class Execution:
     def commit(self, operation: Any, choose: Choose) -> None:
         """Commit, and check that a reader sees it."""
         self._commit(operation)
+        if self._has_rejected:
+            self.lines[-1] += self._answer
         self._observe()
 
     def commit_killed(self, operation: Any, choose: Choose) -> None:
         """Kill the writer after a chosen step of a commit, or inside a write."""
         is_inside = self._kill(self._commit(operation), choose)
         self.counts[KILLS_IN_COMMITS] += 1
-        is_new = self._observe() > len(self._world.progress.committed)
+        is_new = self._observe_or_not(choose) == len(self._world.progress.begun)
         if is_inside:
             self.reached[NEW_STATE if is_new else OLD_STATE] += 1
 
     def commit_failing(self, operation: Any, choose: Choose) -> None:
-        """Let a chosen call of a commit fail; the process continues."""
+        """Let a chosen call of a commit fail, after which a writer that rejects it is left, or is given the next one.
+
+        One that rejects two in a row is not given another one.
+        """
         worlds = self._commit(operation)
         ways = tuple(failures(0, [world.call(self._session) for world in worlds]))
         if ways:
             self._fail(worlds, ways[choose(len(ways))])
+            if self._has_rejected and choose(2):
+                self._leave()
         else:
+            self.counts[NOTHING_FAILS] += 1
             self.lines[-1] += ", of which no call can fail: acknowledged"
         self._observe()
 
@@ -113,21 +151,43 @@ class Execution:
         # What it left is for the next opening to remove.
         self._is_recovered = False
         self.counts[KILLS_IN_RECOVERY] += 1
+        self._observe_or_not(choose)
+
+    def opening_failing(self, choose: Choose) -> None:
+        """Let a chosen call of the next opening fail; the process ends there, or goes on."""
+        self._close()
+        worlds = [world for world in self._start() if not self._has_opened(world)]
+        self._is_recovered = False
+        ways = tuple(failures(0, [world.call(self._session) for world in worlds]))
+        if ways:
+            self._fail_call(worlds, ways[choose(len(ways))])
+            self.counts[FAILING_OPENINGS] += 1
+            self.lines[-1] += ": opened all the same" if self._is_open else ": rejected"
+        else:
+            self.lines[-1] += ", of which no call can fail"
         self._observe()
 
     def _commit(self, operation: Any) -> list[World]:
         """Commit without a fault, and return the world before each call."""
-        if not self._is_open:
-            self.lines.append(OPENING)
+        if not self._is_open or self._has_given_up:
+            self._close()
             self._open()
         self.lines.append(f"commit {shown(operation)}")
         self.counts["commits"] += 1
         self._operations.append(operation)
         self._is_recovered = False
-        self._world.answer(self._session, len(self._operations) - 1)
-        return self._run()
+        return self._tell(len(self._operations) - 1)
 
     def _fail(self, worlds: Sequence[World], failure: Failure) -> None:
+        """Let a call of a commit fail."""
+        self._fail_call(worlds, failure)
+        self.counts[FAILING_CALLS] += 1
+        self.reached[FAILED_CALL] += 1
+        self.lines[-1] += self._answer
+        if self._outcomes[-1] == ACKNOWLEDGED and failure.call.kind in BARRIERS:
+            raise Violation(Property.SYNCED, "the commit was acknowledged")
+
+    def _fail_call(self, worlds: Sequence[World], failure: Failure) -> None:
         """Go back to where a call can fail, and let it."""
         self.lines[-1] += f", while a call fails: {failure_in_words(failure)}"
         self._world, fault = worlds[failure.fault.at], failure.fault
@@ -135,12 +195,16 @@ class Execution:
         write_part(self._world, self._session, fault.written_bytes)
         fail_call(self._world, self._session, Rejected(str(fault.reason)))
         self._run()
-        self._judge(fails=False)
-        self.counts[FAILING_CALLS] += 1
-        self.reached[FAILED_CALL] += 1
-        self.lines[-1] += ": acknowledged" if self._is_open else ": rejected"
-        if self._is_open and failure.call.kind in BARRIERS:
-            raise Violation(Property.SYNCED, "the commit was acknowledged")
+
+    def _leave(self) -> None:
+        """Let what the commit was rejected with end the writer's session."""
+        self.lines[-1] += ", and the writer is left"
+        self._judge(fails=True)
+        self._world.answer(self._session, Rejected("the commit was rejected"))
+        self._run()
+
+    def _has_opened(self, world: World) -> bool:
+        return any(mark.kind == OPENED for node in path_to(world.nodes[self._session]) for mark in node.marks)
 
     def _judge(self, *, fails: bool) -> None:
         self._world.process_group = replace(self._world.process_group, judge=self._judges[fails])
@@ -183,8 +247,7 @@ class Execution:
         """Close the writer, if there is one, after which a reader sees the same."""
         self.lines.append(REOPENING if self._is_open else OPENING)
         if self._is_open:
-            self._world.answer(self._session, None)
-            self._run()
+            self._tell(None)
             self._observe()
 
     def _observe(self) -> int:
@@ -197,9 +260,26 @@ class Execution:
         self._check()
         return self._world.progress.observations[-1][1]
 
+    def _observe_or_not(self, choose: Choose) -> int:
+        """Read, and where that changed something, choose whether the next writer comes before any reader."""
+        before = self._world
+        self._world = before.fork()
+        count = self._observe()
+        if not self._world.kernel.image().is_same(before.kernel.image()) and choose(2):
+            self._world = before
+            self.lines[-1] += ", and no reader comes before the next writer"
+        return count
+
     def _join(self, process: Process) -> int:
+        self._judge(fails=False)
         self._world = with_process(self._world, process)
         return len(self._world.nodes) - 1
+
+    def _tell(self, number: int | None) -> list[World]:
+        """Let the writer commit an operation, or close; return the world before each call."""
+        self._judge(fails=self._has_rejected)
+        self._world.answer(self._session, number)
+        return self._run()
 
     def _run(self) -> list[World]:
         """Let the session go on until it ends or is to be told what to do; return the world before each call."""

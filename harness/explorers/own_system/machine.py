@@ -19,7 +19,7 @@ from tornproof.harness.common.verdict import Finding, Phase, Verdict
 from tornproof.harness.counterexamples.plain_data import document_of
 from tornproof.harness.explorers.kills.exploration import FAILED_CALL, OLD_STATE, POINTS
 from tornproof.harness.explorers.kills.sessions import Violation
-from tornproof.harness.explorers.own_system.execution import Execution, counted
+from tornproof.harness.explorers.own_system.execution import NOTHING_FAILS, Execution, counted
 from tornproof.harness.explorers.own_system.replaying import (
     NOT_REPLAYABLE,
     TAKEN,
@@ -40,7 +40,8 @@ from tornproof.harness.systems.toy import (
     SwallowsErrors,
     Toy,
 )
-from tornproof.harness.systems.toy_locks import LockFile
+from tornproof.harness.systems.toy_locks import DropsUndo, LockFile
+from tornproof.harness.systems.toy_losses import GivesIn, TakesUnreadForEmpty
 
 PHASE = "machine"
 COVERAGE_GOALS = (OLD_STATE, FAILED_CALL)
@@ -81,7 +82,10 @@ def explore_executions(
         note="; ".join(notes),
         findings=findings,
     )
-    return phase.with_controls(failed).with_coverage_goals(COVERAGE_GOALS)
+    # Calls of mapped memory alone cannot fail.
+    nothing_fails = search.counts[NOTHING_FAILS] and not search.reached[FAILED_CALL]
+    goals = [goal for goal in COVERAGE_GOALS if goal != FAILED_CALL or not nothing_fails]
+    return phase.with_controls(failed).with_coverage_goals(goals)
 
 
 def replay_execution(target: Target, operations: Operations, finding: Finding, *, path: str) -> Verdict:
@@ -195,6 +199,10 @@ class _Machine(RuleBasedStateMachine):
         self._take({"do": "recovery killed"}, data)
 
     @rule(data=st.data())
+    def opening_failing(self, data: st.DataObject) -> None:
+        self._take({"do": "opening failing"}, data)
+
+    @rule(data=st.data())
     def commit_and_its_recovery_killed(self, data: st.DataObject) -> None:
         """Kill twice in a row: rules drawn one by one seldom kill a recovery that has work to do."""
         self.commit_killed(data)
@@ -246,7 +254,7 @@ def _step(do: str, operation: bytes | None = None, *choices: int) -> Step:
 CONTROLS: tuple[tuple[Target, str, tuple[Step, ...]], ...] = (
     (HeaderFirst(), Property.REJECTED, (_step("commit killed", b"one", 2, 0),)),
     (AcknowledgesFirst(), Property.STALE, (_step("commit", b"one"),)),
-    (SwallowsErrors(), Property.SYNCED, (_step("commit failing", b"one", 11),)),
+    (SwallowsErrors(), Property.SYNCED, (_step("commit failing", b"one", 11, 0),)),
     (
         RecoversInPlace(),
         Property.STALE,
@@ -255,12 +263,25 @@ CONTROLS: tuple[tuple[Target, str, tuple[Step, ...]], ...] = (
     (NeverDone(), Property.IDEMPOTENT, (_step("reopen"), _step("reopen"))),
     (HidesAtItsEnd(), Property.STALE, (_step("commit", b"one"), _step("reopen"), _step("reopen"))),
     (LockFile(), Property.ENDS, (_step("commit killed", b"one", 2, 0),)),
+    (GivesIn(), Property.STALE, (_step("commit failing", b"one", 0, 0), _step("commit", b"two"))),
+    (
+        TakesUnreadForEmpty(),
+        Property.WRONG_SNAPSHOT,
+        (_step("commit", b"one"), _step("opening failing", None, 3), _step("commit", b"two")),
+    ),
+    (
+        DropsUndo(),
+        Property.LOST,
+        (_step("commit", b"one"), _step("commit killed", b"two", 9, 0, 1), _step("reopen")),
+    ),
 )
 SOUND = (
     _step("commit", b"one"),
     _step("commit killed", b"two", 2, 1),
     _step("recovery killed", None, 0),
-    _step("commit failing", b"three", 11),
+    _step("commit failing", b"three", 11, 0),
+    _step("commit", b"four"),
+    _step("opening failing", None, 0),
     _step("reopen"),
 )
 

@@ -19,6 +19,7 @@ TAKEN: dict[str, Callable[..., None]] = {
     "commit failing": Execution.commit_failing,
     "reopen": Execution.reopen,
     "recovery killed": Execution.recovery_killed,
+    "opening failing": Execution.opening_failing,
 }
 """How a step is taken, by what it says that it does."""
 Step: TypeAlias = dict[str, Any]

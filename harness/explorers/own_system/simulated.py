@@ -39,6 +39,7 @@ def cases_of(
         operations=tuple(operations),
         first_session=tuple(range(count)),
         second_session=(count - 1,),
+        goes_on=True,
     )
     if explorer is not Explorer.PRODUCT:
         return {target.name: replace(alone, readers=tuple(readers) if explorer is Explorer.SCHEDULES else ())}

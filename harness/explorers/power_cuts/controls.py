@@ -29,7 +29,7 @@ from tornproof.harness.systems.toy import (
     Toy,
 )
 from tornproof.harness.systems.toy_control import EVERY, Control, unfollowed_reports
-from tornproof.harness.systems.toy_locks import Undo, UndoesEarly
+from tornproof.harness.systems.toy_locks import DropsUndo, Undo, UndoesEarly
 from tornproof.harness.systems.toy_losses import (
     BREAKS_IN_RECOVERY,
     FORBIDS_COMMITS,
@@ -45,6 +45,8 @@ from tornproof.harness.systems.toy_losses import (
     AdoptsUnsynced,
     AppendsOnce,
     CarelessAfterLoss,
+    GivesIn,
+    GoesOnBehindLoss,
     KeepsUndo,
     LeavesRecord,
     RecoversUnsynced,
@@ -78,7 +80,13 @@ CONTROLS = (
     # Which names are lost: the last ones of a journal, any, or half of a rename.
     Control(target=SYNCS_RENAMED_DATA, violated=Property.LOST, detected_by=EVERY - {A}),
     Control(target=SYNCS_RENAMED, violated=Property.LOST, detected_by=UNORDERED_NAMES),
-    Control(target=TrustsRename(), violated=Property.REJECTED, detected_by=frozenset({N_512})),
+    # Where the sync of its rename fails and it goes on, it overwrites the state that is valid on disk.
+    Control(
+        target=TrustsRename(),
+        violated=Property.REJECTED,
+        detected_by=frozenset({N_512}),
+        accepted_by=EVERY - {N_512, D},
+    ),
     # How a file is torn: never, by blocks, by sectors, by words; and what is in new blocks.
     Control(target=TrustsOrder(), violated=Property.REJECTED, detected_by=MIXING, accepted_by=frozenset({A, B})),
     Control(target=AppendsOnce(), violated=Property.WRONG_SNAPSHOT, detected_by=MIXING, accepted_by=frozenset({A, B})),
@@ -122,6 +130,10 @@ CONTROLS = (
         detected_by=frozenset({D}),
         accepted_by=EVERY - CUT_TWICE - {D},
     ),
+    Control(target=DropsUndo(), violated=Property.LOST, accepted_by=frozenset()),
+    # A writer goes on after a commit that it rejected.
+    Control(target=GivesIn(), violated=Property.LOST, detected_by=frozenset({D})),
+    Control(target=GoesOnBehindLoss(), violated=Property.LOST, detected_by=frozenset({D}), accepted_by=frozenset({A, B})),
     # What is judged.
     Control(target=UndoesWhatWasSeen(), violated=Property.WENT_BACK, accepted_by=frozenset()),
     Control(target=LOSES_STATE, violated=Property.UNREADABLE),
@@ -184,4 +196,6 @@ def _explored(target: Target, rules: TraceRules = NO_RULES) -> Iterator[Callable
 
 def toy_case(target: Target) -> TestCase:
     """Return the test case of a toy that commits twice, and once more after a crash."""
-    return TestCase(target=target, path=PATH, operations=OPERATIONS, first_session=(0, 1), second_session=(2,))
+    return TestCase(
+        target=target, path=PATH, operations=OPERATIONS, first_session=(0, 1), second_session=(2,), goes_on=True
+    )

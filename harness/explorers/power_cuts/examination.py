@@ -11,7 +11,15 @@ from tornproof.harness.common import behaviour
 from tornproof.harness.common.system import Target
 from tornproof.harness.simulator.filesystem.intercept import Call
 from tornproof.harness.simulator.persistence.legal_names import Tree
-from tornproof.harness.simulator.process.observer import Operations, Oracle, Property
+from tornproof.harness.simulator.process.observer import (
+    ALL_THERE,
+    Absent,
+    Operations,
+    Oracle,
+    Property,
+    last_version_in,
+    without,
+)
 from tornproof.harness.simulator.process.simulated_process import Body, Say
 from tornproof.impl.storage.interface import Storage
 from tornproof.model.trace import Kind
@@ -32,11 +40,12 @@ class Stage(enum.StrEnum):
     READ_LAST = "a reader of that commit"
 
 
-def recovery_body(target: Target, path: str) -> Body:
+def recovery_body(target: Target, path: str, *, reads_first: bool = True) -> Body:
     """Return a process body that reads, recovers, reads again and recovers again, up to the first error."""
 
     def run(session: _Session) -> None:
-        session.read(target, path, Stage.READ)
+        if reads_first:
+            session.read(target, path, Stage.READ)
         session.open(target, path, Stage.RECOVER)
         session.read(target, path, Stage.READ_AGAIN)
         session.open(target, path, Stage.RECOVER_AGAIN)
@@ -105,8 +114,9 @@ class Facts:
     """The result of an examination.
 
     `rejected` is the stage that failed and its error, `broke` an outcome that the target does not declare, of a process
-    that had to be ended if it `is_endless`. `recovery` are the calls that repeat the work of the recovery, none where
-    it changed nothing. The same is done by its `writes`, after which the files are those of a tree, each with a number.
+    that had to be ended if it `is_endless`. With `reader_repairs` the reader before the recovery changed something.
+    `recovery` are the calls that repeat the work of the recovery, none where it changed nothing. The same is done by
+    its `writes`, after which the files are those of a tree, each with a number.
     """
 
     seen: dict[Stage, Hashable]
@@ -114,6 +124,7 @@ class Facts:
     broke: str
     is_endless: bool
     is_idempotent: bool
+    reader_repairs: bool
     recovery: tuple[Call, ...]
     writes: tuple[Write, ...]
     files: tuple[Tree, tuple[int, ...]]
@@ -126,6 +137,7 @@ class Facts:
             self.broke,
             self.is_endless,
             self.is_idempotent,
+            self.reader_repairs,
             self.recovery,
             self.writes,
             self.files,
@@ -133,10 +145,16 @@ class Facts:
 
 
 class Bounds(NamedTuple):
-    """What may be on a disk: a prefix of these operations, at least the first `low`."""
+    """What may be on a disk: a prefix of these operations, at least the first `low`, without one of the absences."""
 
     operations: Operations
     low: int
+    absences: tuple[Absent, ...] = ALL_THERE
+
+    @property
+    def acknowledged(self) -> Operations:
+        """The operations that must be there."""
+        return without(self.operations[: self.low], frozenset().union(*self.absences))
 
 
 class Ruling(NamedTuple):
@@ -153,24 +171,50 @@ def judge(facts: Facts, bounds: Bounds, oracle: Oracle) -> Ruling:
         return _broken((), facts)
     if facts.rejected is not None and facts.rejected[0] is Stage.READ:
         return Ruling((), Property.REJECTED, f"{Stage.READ} fails: {facts.rejected[1]}")
-    found = count_of(facts.seen[Stage.READ], bounds, oracle)
-    if found is None:
-        return Ruling((), Property.WRONG_SNAPSHOT, f"a reader sees {facts.seen[Stage.READ]}, which no commit left")
-    operations = bounds.operations[:found]
-    if found < bounds.low:
-        return Ruling(operations, Property.LOST, f"a reader sees commit {found}, though {bounds.low} was acknowledged")
+    found, ruling = _version(facts.seen[Stage.READ], bounds, oracle, "a reader")
+    if ruling.violated:
+        return ruling
+    operations = ruling.found
     if facts.rejected is not None:
         return _rejected(operations, *facts.rejected)
-    again = count_of(facts.seen[Stage.READ_AGAIN], bounds, oracle)
-    if again is None or again < found:
+    version = last_version_in(facts.seen[Stage.READ_AGAIN], bounds.operations, bounds.absences, oracle)
+    if version is None or version[0] < found:
         sentence = f"a reader sees commit {found}, and after a recovery {facts.seen[Stage.READ_AGAIN]}"
         return Ruling(operations, Property.WENT_BACK, sentence)
     if not facts.is_idempotent:
         return Ruling(operations, Property.IDEMPOTENT, "a second recovery changed the files again")
+    again, absent = version
     impossible = behaviour.impossible_after(
         Kind.POWER_CUT, acknowledged=bounds.low, begun=len(bounds.operations), reads=(found,), recovered=again
     )
-    return Ruling(bounds.operations[:again], Property.BEHAVIOUR if impossible else "", impossible)
+    operations = without(bounds.operations[:again], absent)
+    return Ruling(operations, Property.BEHAVIOUR if impossible else "", impossible)
+
+
+def judge_unread(facts: Facts, bounds: Bounds, oracle: Oracle) -> Ruling:
+    """Compare the facts of a recovery before which nobody read with the commits that may be on the disk."""
+    if facts.broke:
+        return _broken((), facts)
+    if facts.rejected is not None:
+        return _rejected((), *facts.rejected)
+    reader = "a reader after a recovery that came before every reader"
+    _, ruling = _version(facts.seen[Stage.READ_AGAIN], bounds, oracle, reader)
+    if ruling.violated or facts.is_idempotent:
+        return ruling
+    return Ruling(ruling.found, Property.IDEMPOTENT, "a second recovery changed the files again")
+
+
+def _version(seen: Hashable, bounds: Bounds, oracle: Oracle, reader: str) -> tuple[int, Ruling]:
+    """Return after how many commits a reader sees that, and whether it may; `reader` begins a sentence."""
+    version = last_version_in(seen, bounds.operations, bounds.absences, oracle)
+    if version is None:
+        return 0, Ruling((), Property.WRONG_SNAPSHOT, f"{reader} sees {seen}, which no commit left")
+    found, absent = version
+    operations = without(bounds.operations[:found], absent)
+    if found < bounds.low:
+        sentence = f"{reader} sees commit {found}, though {bounds.low} was acknowledged"
+        return found, Ruling(operations, Property.LOST, sentence)
+    return found, Ruling(operations)
 
 
 def judge_commit(facts: Facts, found: Operations, oracle: Oracle, later: Operations) -> Ruling:
@@ -198,10 +242,3 @@ def _rejected(found: Operations, stage: Stage, error: str) -> Ruling:
         Stage.COMMIT: Property.COMMIT,
     }
     return Ruling(found, violated.get(stage, Property.UNREADABLE), f"{stage} fails: {error}")
-
-
-def count_of(seen: Hashable, bounds: Bounds, oracle: Oracle) -> int | None:
-    """Return the largest number of commits after which a reader sees `seen`, or None."""
-    return next(
-        (count for count in range(len(bounds.operations), -1, -1) if seen == oracle(bounds.operations[:count])), None
-    )

@@ -350,7 +350,7 @@ def finding_of(found: Found, target: str) -> Finding:
             "operation": point.operation,
             "step": point.step,
             **said_of(point.next),
-            "acknowledged": list(point.bounds.operations[: point.bounds.low]),
+            "acknowledged": list(point.bounds.acknowledged),
             "cuts": [
                 {"step": cut.step, **(said_of(cut.call) if cut.call else {}), "choice": cut.choice.text()}
                 for cut in cuts

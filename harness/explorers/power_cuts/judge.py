@@ -9,6 +9,7 @@ from tornproof.harness.explorers.power_cuts.examination import (
     commit_body,
     judge,
     judge_commit,
+    judge_unread,
     recovery_body,
 )
 from tornproof.harness.explorers.power_cuts.memo import Examiner
@@ -25,6 +26,7 @@ class PowerJudge:
         self.case = case
         operations = [case.operations[number] for number in case.second_session]
         self._recovery = Examiner(recovery_body(case.target, case.path))
+        self._unread = Examiner(recovery_body(case.target, case.path, reads_first=False))
         self._commit = Examiner(commit_body(case.target, case.path, operations))
         self._recovery_verdicts: dict[tuple[Facts, Bounds], Ruling] = {}
         self._commit_verdicts: dict[tuple[Facts, tuple[int, ...]], Ruling] = {}
@@ -34,6 +36,7 @@ class PowerJudge:
     def close(self) -> None:
         """End all greenlets."""
         self._recovery.close()
+        self._unread.close()
         self._commit.close()
 
     def judge(self, disk: Disk, bounds: Bounds, *, commits: bool = True) -> tuple[Ruling, Facts]:
@@ -43,13 +46,26 @@ class PowerJudge:
         verdict = self._recovery_verdicts.get((facts, bounds))
         if verdict is None:
             verdict = self._recovery_verdicts[facts, bounds] = judge(facts, bounds, self.case.oracle)
+        if facts.reader_repairs and not verdict.violated:
+            # A reader that repairs hides what a recovery does that comes first.
+            unread = self._judge_unread(disk, bounds)
+            verdict = unread if unread.violated else verdict
         if commits and not verdict.violated:
             verdict = self._judge_commit(recovered(disk, facts), verdict)
         return verdict, facts
 
     def reads_of(self, facts: Facts) -> tuple[tuple[str, int, int], ...]:
         """Return the ranges of files that some facts depend on, each as a path, start, stop."""
-        return (self._recovery.reads.get(facts) or self._commit.reads.get(facts)) or ()
+        examiners = self._recovery, self._unread, self._commit
+        return next((examiner.reads[facts] for examiner in examiners if facts in examiner.reads), ())
+
+    def _judge_unread(self, disk: Disk, bounds: Bounds) -> Ruling:
+        facts = self._unread.examine(disk)
+        self.used.add(facts)
+        known = self._recovery_verdicts.get((facts, bounds))
+        if known is None:
+            known = self._recovery_verdicts[facts, bounds] = judge_unread(facts, bounds, self.case.oracle)
+        return known
 
     def _judge_commit(self, disk: Disk, verdict: Ruling) -> Ruling:
         facts = self._commit.examine(disk)

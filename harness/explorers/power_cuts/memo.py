@@ -96,7 +96,7 @@ class _Run:
         self._seen: dict[Stage, Any] = {}
         self._rejected: tuple[Stage, str] | None = None
         self._recovery: list[Call] = []
-        self._recovery_changes = False
+        self._recovery_changes = self._reader_repairs = False
         self._writes: list[Write] = []
         self._recovered_files: tuple[Tree, tuple[int, ...]] | None = None
         self._recovered: Kernel | None = None
@@ -137,6 +137,7 @@ class _Run:
             broke=end.outcome,
             is_endless=end.is_endless,
             is_idempotent=self._is_idempotent,
+            reader_repairs=self._reader_repairs,
             recovery=tuple(self._recovery) if self._recovery_changes else (),
             writes=tuple(self._writes),
             files=self._recovered_files or tree_of(self._kernel.directories),
@@ -144,8 +145,10 @@ class _Run:
 
     def _begin(self, stage: Stage) -> None:
         self._stage = stage
-        if stage is Stage.RECOVER and not self._recovery_changes:
-            self._recovery.clear()
+        if stage is Stage.RECOVER:
+            self._reader_repairs = self._recovery_changes
+            if not self._recovery_changes:
+                self._recovery.clear()
         elif stage is Stage.READ_AGAIN:
             self._recovered_files = tree_of(self._kernel.directories)
         elif stage is Stage.RECOVER_AGAIN:

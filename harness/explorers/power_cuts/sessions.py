@@ -29,7 +29,7 @@ from tornproof.harness.simulator.persistence.legal_disks import Disk
 from tornproof.harness.simulator.persistence.legal_files import Limits, legal_file
 from tornproof.harness.simulator.persistence.models import C_4096, N_512, Choice, FileChoice, Model
 from tornproof.harness.simulator.process.case import TestCase
-from tornproof.harness.simulator.process.observer import Judge, Progress
+from tornproof.harness.simulator.process.observer import Judge, Progress, without
 from tornproof.harness.simulator.process.world import ProcessGroup, World
 from tornproof.model.trace import Known
 
@@ -200,7 +200,8 @@ class LaterSessions:
                 self._exploration.visit(last, origin)
         for violation in world.progress.violations:
             assert last is not None
-            verdict = Ruling(world.progress.committed, violation.property, violation.sentence)
+            found = without(world.progress.committed, world.progress.absences[0])
+            verdict = Ruling(found, violation.property, violation.sentence)
             self._exploration.find(Found(verdict, self._exploration.model, last, (), origin))
         return world
 
@@ -216,8 +217,13 @@ def second_process_group(case: TestCase) -> ProcessGroup:
 
 def begin_session(process_group: ProcessGroup, kernel: Kernel, bounds: Bounds) -> World:
     """Return the world in which a second session begins on a kernel with these commits."""
-    pending = bounds.operations[bounds.low] if bounds.low < len(bounds.operations) else None
-    progress = Progress(committed=bounds.operations[: bounds.low], pending=pending)
+    *rejected, pending = bounds.operations[bounds.low :] or (None,)
+    progress = Progress(
+        committed=bounds.operations[: bounds.low],
+        rejected=tuple(rejected),
+        pending=pending,
+        absences=bounds.absences,
+    )
     known = Known(low=bounds.low, high=len(bounds.operations), durable=bounds.low, is_open=False)
     return process_group.begin(kernel, progress, known)
 

@@ -10,7 +10,7 @@ from tornproof.harness.simulator.filesystem.intercept import STEPS, Call, CallKi
 from tornproof.harness.simulator.filesystem.kernel import Kernel
 from tornproof.harness.simulator.persistence.models import Model
 from tornproof.harness.simulator.process.case import TestCase
-from tornproof.harness.simulator.process.observer import Operations, Progress, Violation
+from tornproof.harness.simulator.process.observer import Progress, Violation
 from tornproof.harness.simulator.process.world import World
 
 
@@ -45,8 +45,7 @@ class Trace:
 
 def bounds_of(progress: Progress) -> Bounds:
     """Return which commits a crash may leave, by what was acknowledged and what was begun."""
-    begun: Operations = () if progress.pending is None else (progress.pending,)
-    return Bounds((*progress.committed, *begun), len(progress.committed))
+    return Bounds(progress.begun, len(progress.committed), progress.absences)
 
 
 class Traces:
@@ -93,7 +92,7 @@ def points_of(world: World, model: Model) -> Iterator[CrashPoint]:
             before = call
             since.append(call)
         if matters or following != bounds:
-            if following.operations != bounds.operations or following.low != bounds.low:
+            if following != bounds:
                 since = []
             bounds = following
             yield _point(world, bounds, before, since)

@@ -64,6 +64,7 @@ from tornproof.harness.systems.toy_losses import (
     WAITS_IN_RECOVERY,
     AppendsOnce,
     CleansUpInPlace,
+    GivesIn,
     KeepsUndo,
     TrustsOrder,
     TrustsRename,
@@ -111,6 +112,8 @@ CONTROLS = (
         )
         for kind in (CallKind.FSYNC, CallKind.MSYNC)
     ),
+    # A writer that goes on after a commit that it rejected.
+    Control(target=GivesIn(), violated=Property.STALE, detected_by=frozenset({D})),
     # What is judged.
     Control(target=FORGETS, violated=Property.WENT_BACK),
     Control(target=FORBIDS_COMMITS, violated=Property.COMMIT, detected_by=EVERY - {D}, accepted_by=frozenset()),
@@ -355,4 +358,5 @@ def control_case(toy: Target, rules: TraceRules = NO_RULES, judge: type[Judge] =
         readers=(Readers(read_count=2),),
         rules=rules,
         judge=judge,
+        goes_on=True,
     )

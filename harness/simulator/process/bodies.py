@@ -14,15 +14,18 @@ from tornproof.model.trace import Event, Kind
 OPENED, RECOVERED, COMMIT, ACKNOWLEDGED, FAILED = "opened", "recovered", "commit", "acknowledged", "failed"
 CLOSED = "closed"
 SEEN, REJECTED = "seen", "refused"
-_KINDS = {COMMIT: Kind.COMMIT, ACKNOWLEDGED: Kind.ACKNOWLEDGED, FAILED: Kind.STOPPED, CLOSED: Kind.STOPPED}
+_KINDS = {COMMIT: Kind.COMMIT, ACKNOWLEDGED: Kind.ACKNOWLEDGED, FAILED: Kind.REJECTED, CLOSED: Kind.STOPPED}
 TO_BE_TOLD = Call(kind=CallKind.SLEEP, path="until it is told what to do")
 """The call of an idle session: its answer is the number of an operation to commit, or None to close."""
 
 
-def writer_session(target: Target, path: str, operations: Iterable[tuple[int, Any]], *, reads_first: bool) -> Body:
+def writer_session(
+    target: Target, path: str, operations: Iterable[tuple[int, Any]], *, reads_first: bool, goes_on: bool = False
+) -> Body:
     """Return a body that recovers, and commits the numbered operations.
 
-    With `reads_first` it reports what a reader sees after the recovery, from which the judge learns what survived.
+    With `reads_first` it reports what a reader sees after the recovery, from which the judge learns what survived. With
+    `goes_on` a writer that rejected a commit is given the next one.
     """
 
     def run(storage: Storage, say: Say) -> None:
@@ -33,8 +36,14 @@ def writer_session(target: Target, path: str, operations: Iterable[tuple[int, An
                     say(RECOVERED, target.read(storage, path))
                 for number, operation in operations:
                     say(COMMIT, number)
-                    writer.commit(operation)
-                    say(ACKNOWLEDGED, number)
+                    try:
+                        writer.commit(operation)
+                    except target.rejections as error:
+                        if not goes_on:
+                            raise
+                        say(FAILED, _text(error))
+                    else:
+                        say(ACKNOWLEDGED, number)
         except target.rejections as error:
             say(FAILED, _text(error))
 
@@ -48,7 +57,7 @@ def obedient_session(target: Target, path: str, operations: Sequence[Any]) -> Bo
         assert isinstance(storage, InterceptedStorage)
         numbers: Iterator[int] = iter(lambda: storage.intercept(TO_BE_TOLD, _nothing), None)
         commits = ((number, operations[number]) for number in numbers)
-        writer_session(target, path, commits, reads_first=True)(storage, say)
+        writer_session(target, path, commits, reads_first=True, goes_on=True)(storage, say)
         say(CLOSED, None)
 
     return run

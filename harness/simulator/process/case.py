@@ -12,7 +12,7 @@ from tornproof.harness.common.system import Target
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.kernel import Kernel
 from tornproof.harness.simulator.process.bodies import ACKNOWLEDGED, SEEN, reader_session, writer_session
-from tornproof.harness.simulator.process.observer import Judge, Operations, Progress
+from tornproof.harness.simulator.process.observer import Judge, NoVersionError, Operations, Progress
 from tornproof.harness.simulator.process.simulated_process import Body, Process
 from tornproof.harness.simulator.process.trace_rules import TraceRules
 from tornproof.harness.simulator.process.world import NO_RULES, ProcessGroup, World
@@ -20,7 +20,7 @@ from tornproof.harness.simulator.process.world import NO_RULES, ProcessGroup, Wo
 WRITER = "writer"
 
 
-class NotExplorableError(Exception):
+class NotExplorableError(NoVersionError):
     """The target fails in a fault-free run."""
 
 
@@ -63,6 +63,8 @@ class TestCase:
     start: DiskImage | None = None
     rules: TraceRules = NO_RULES
     judge: type[Judge] = Judge
+    goes_on: bool = False
+    """Whether a writer that rejected a commit because a call failed is given the next one."""
     _fault_free: _FaultFree = field(default_factory=lambda: _FaultFree(()), compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -123,17 +125,24 @@ class TestCase:
         """
         return ProcessGroup(
             processes=(
-                self.writer(self.first_session if operations is None else operations, reads_first=reads_first),
+                self.writer(
+                    self.first_session if operations is None else operations,
+                    reads_first=reads_first,
+                    goes_on=fails and self.goes_on,
+                ),
                 *self.reader_processes(),
             ),
             judge=self.judge(self.oracle, difference=self.difference, fails=fails),
             rules=self.rules,
         )
 
-    def writer(self, operations: Operations, *, name: str = WRITER, reads_first: bool = False) -> Process:
+    def writer(
+        self, operations: Operations, *, name: str = WRITER, reads_first: bool = False, goes_on: bool = False
+    ) -> Process:
         """Return a writer process that commits these operations."""
         commits = [(number, self.operations[number]) for number in operations]
-        return Process(name, writer_session(self.target, self.path, commits, reads_first=reads_first))
+        body = writer_session(self.target, self.path, commits, reads_first=reads_first, goes_on=goes_on)
+        return Process(name, body)
 
     def reader_processes(self) -> list[Process]:
         """Return all readers."""

@@ -6,7 +6,7 @@ version; a reader never goes back; what was acknowledged before a read began is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import NamedTuple, TypeAlias
 
 from tornproof.harness.common.verdict import shortened
@@ -20,6 +20,52 @@ Oracle: TypeAlias = Callable[[Operations], Hashable]
 """Returns what a reader sees when the operations of these numbers were committed, one after the other."""
 Difference: TypeAlias = Callable[[Operations], str]
 """Says in words how that differs from what the model has, "" where it does not."""
+Absent: TypeAlias = frozenset[int]
+"""The positions among the operations begun of rejected ones that are not there."""
+ALL_THERE: tuple[Absent, ...] = (frozenset(),)
+
+
+class NoVersionError(Exception):
+    """These operations cannot be committed one after the other."""
+
+
+def without(operations: Operations, absent: Absent) -> Operations:
+    """Return the operations that are there."""
+    if not absent:
+        return operations
+    return tuple([number for position, number in enumerate(operations) if position not in absent])
+
+
+def version_in(
+    value: Hashable, begun: Operations, absences: Iterable[Absent], counts: Iterable[int], oracle: Oracle
+) -> tuple[int, Absent] | None:
+    """Return the first of the counts of operations begun after which a reader sees that, and which are not there."""
+    return next(
+        (
+            (count, absent)
+            for count in counts
+            for absent in absences
+            if _is_version(value, begun[:count], absent, oracle)
+        ),
+        None,
+    )
+
+
+def last_version_in(
+    value: Hashable, begun: Operations, absences: Iterable[Absent], oracle: Oracle
+) -> tuple[int, Absent] | None:
+    """Return the largest such count, and which are not there."""
+    return version_in(value, begun, absences, range(len(begun), -1, -1), oracle)
+
+
+def _is_version(value: Hashable, begun: Operations, absent: Absent, oracle: Oracle) -> bool:
+    try:
+        return value == oracle(without(begun, absent))
+    except NoVersionError:
+        # An operation may need one before it that was rejected.
+        if not absent:
+            raise
+        return False
 
 
 class Violation(NamedTuple):
@@ -68,12 +114,16 @@ class Reading(NamedTuple):
 class Progress(NamedTuple):
     """All that the judge remembers: with equal progress it judges the same future the same way.
 
-    `committed` are the numbers of the operations that were acknowledged or found by a recovery, `pending` is the one
-    begun since. `seen` is the largest number of commits that any reader must have seen. `readings` are by process name.
+    `committed` are the numbers of the operations up to the last one that was acknowledged or found by a recovery. The
+    `rejected` were begun since, and `pending` is the last one begun. Of rejected ones with another behind them, one of
+    `absences` is not there. `seen` is the largest number of commits that any reader must have seen. `readings` are by
+    process name.
     """
 
     committed: Operations = ()
+    rejected: Operations = ()
     pending: int | None = None
+    absences: tuple[Absent, ...] = ALL_THERE
     seen: int = 0
     readings: tuple[tuple[str, Reading], ...] = ()
     violations: tuple[Violation, ...] = ()
@@ -82,7 +132,22 @@ class Progress(NamedTuple):
     @property
     def begun(self) -> Operations:
         """The operations that a reader may see."""
-        return self.committed if self.pending is None else (*self.committed, self.pending)
+        return self.committed if self.pending is None else (*self.committed, *self.rejected, self.pending)
+
+    def with_begun(self, number: int) -> Progress:
+        """Return the progress when an operation begins, with the one before rejected if it is still pending."""
+        if self.pending is None:
+            return self._replace(pending=number)
+        position = len(self.begun) - 1
+        return self._replace(
+            rejected=self.begun[len(self.committed) :],
+            pending=number,
+            absences=(*self.absences, *(absent | {position} for absent in self.absences)),
+        )
+
+    def with_committed(self, count: int, absences: tuple[Absent, ...]) -> Progress:
+        """Return the progress when the first operations begun are committed, and none is pending."""
+        return self._replace(committed=self.begun[:count], rejected=(), pending=None, absences=absences)
 
     def reading_of(self, process: str) -> Reading:
         """Return the reading of a process."""
@@ -130,7 +195,7 @@ class Judge:
         match mark.kind:
             case bodies.COMMIT:
                 assert isinstance(mark.value, int)
-                return progress._replace(pending=mark.value)
+                return progress.with_begun(mark.value)
             case bodies.ACKNOWLEDGED:
                 assert isinstance(mark.value, int)
                 return self._acknowledged(progress, process, mark.value)
@@ -146,9 +211,10 @@ class Judge:
         return progress
 
     def _acknowledged(self, progress: Progress, process: str, number: int) -> Progress:
-        committed = (*progress.committed, number)
-        progress = progress._replace(committed=committed, pending=None)
-        difference = self._difference(committed)
+        progress = progress._replace(pending=number) if progress.pending is None else progress
+        progress = progress.with_committed(len(progress.begun), progress.absences)
+        differences = [self._difference(without(progress.committed, absent)) for absent in progress.absences]
+        difference = "" if "" in differences else differences[0]
         return progress.broken(Property.CONTENT, process, difference) if difference else progress
 
     def _seen(self, progress: Progress, process: str, value: Hashable) -> Progress:
@@ -162,8 +228,19 @@ class Judge:
         if count < reading.least:
             sentence = f"commit {count} was seen, although commit {reading.least} was acknowledged before"
             return progress.broken(Property.STALE, process, sentence)
-        progress = progress._replace(seen=max(progress.seen, count))
+        progress = progress._replace(seen=max(progress.seen, count), absences=self._absences_in(progress, count, value))
         return progress.with_reading(process, reading._replace(last=count))
+
+    def _absences_in(self, progress: Progress, count: int, value: Hashable) -> tuple[Absent, ...]:
+        """Return which rejected operations may not be there if a reader sees that after so many commits or more."""
+        if progress.absences == ALL_THERE:
+            return ALL_THERE
+        counts = range(count, len(progress.begun) + 1)
+        return tuple(
+            absent
+            for absent in progress.absences
+            if version_in(value, progress.begun, (absent,), counts, self._oracle) is not None
+        )
 
     def _first_version_of(self, progress: Progress, value: Hashable, least: int) -> int | None:
         """Return after how many commits a reader sees that, the smallest such number from `least` on, else the largest.
@@ -172,32 +249,28 @@ class Judge:
         that these are wrong only if no other number explains them either.
         """
         begun = progress.begun
-        for count in range(least, len(begun) + 1):
-            if value == self._oracle(begun[:count]):
-                return count
-        return self.version_of(progress, value)
+        first = version_in(value, begun, progress.absences, range(least, len(begun) + 1), self._oracle)
+        return self.version_of(progress, value) if first is None else first[0]
 
     def version_of(self, progress: Progress, value: Hashable) -> int | None:
         """Return after how many commits a reader sees that, the largest such number; None if after none."""
-        begun = progress.begun
-        counts = range(len(begun), -1, -1)
-        return next((count for count in counts if value == self._oracle(begun[:count])), None)
+        last = last_version_in(value, progress.begun, progress.absences, self._oracle)
+        return None if last is None else last[0]
 
     def _recovered(self, progress: Progress, process: str, value: Hashable) -> Progress:
         """Learn which version a recovery found: the last acknowledged one or what was begun after it."""
-        count = self.version_of(progress, value)
-        committed = progress.committed
-        if count is None:
-            return _no_version(progress, process, value)
-        if count < len(committed):
-            sentence = f"commit {len(committed)} was acknowledged, and {count} is what a recovery found"
-            return progress.broken(Property.LOST, process, sentence)
-        if count > len(committed):
-            assert progress.pending is not None
-            committed = (*committed, progress.pending)
+        found = last_version_in(value, progress.begun, progress.absences, self._oracle)
+        ended = progress._replace(rejected=(), pending=None)
+        if found is None:
+            return _no_version(ended, process, value)
+        count, absent = found
+        if count < len(progress.committed):
+            sentence = f"commit {len(progress.committed)} was acknowledged, and {count} is what a recovery found"
+            return ended.broken(Property.LOST, process, sentence)
         if count < progress.seen:
             progress = progress.broken(Property.SEEN_LOST, process, f"commit {progress.seen} was seen, and is gone")
-        return progress._replace(committed=committed, pending=None)
+        # What was begun behind them is another operation from now on.
+        return progress.with_committed(count, (frozenset(position for position in absent if position < count),))
 
 
 def _has_begun_a_commit(node: Node) -> bool:

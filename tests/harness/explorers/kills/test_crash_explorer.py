@@ -10,12 +10,15 @@ import pytest
 from depth import nightly, sampled
 from ending import FOUND, Ends
 from recorded_phases import AsRecorded
+from toy_rejections import CountsInMemory, KeepsRejected
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
 from tornproof.harness.common.verdict import HasTime, Phase, Verdict, always, calls_at_most
 from tornproof.harness.explorers.kills import explorer as crash
 from tornproof.harness.explorers.kills.exploration import (
     CUT,
+    FAILED_CALL,
+    FAILED_OPENING,
     FAILING,
     KILLED_RECOVERY,
     NEW_STATE,
@@ -47,8 +50,8 @@ from tornproof.harness.simulator.filesystem.step_bound import STEP_BOUND
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.systems.table import TableTarget
 from tornproof.harness.systems.toy import HeaderFirst, RecoversInPlace, Toy, ToyWriter
-from tornproof.harness.systems.toy_locks import BusyLockFile, LockFile, is_made
-from tornproof.harness.systems.toy_losses import TakesPartForWhole
+from tornproof.harness.systems.toy_locks import BusyLockFile, DropsUndo, LockFile, Undo, is_made
+from tornproof.harness.systems.toy_losses import GivesIn, TakesPartForWhole, TakesUnreadForEmpty
 from tornproof.harness.systems.workload import MADE_PATH, crash_operations, made_image
 from tornproof.impl.errors import BusyError, StorageError
 from tornproof.impl.storage.interface import EntryKind, File, LockMode, OpenMode, Storage, StorageReason
@@ -88,6 +91,45 @@ def test_a_sound_target_is_valid_and_the_counts_are_those_of_its_steps(as_record
 @pytest.mark.parametrize(("target", "expected"), CONTROLS, ids=lambda each: getattr(each, "name", each))
 def test_the_fault_of_a_broken_target_is_detected(target: Toy, expected: str) -> None:
     assert expected in violated(target)
+
+
+# A writer that goes on, openings that fail, and a recovery before every reader
+
+
+def test_what_a_writer_acknowledges_after_a_commit_that_it_rejected_must_be_there() -> None:
+    """Its session ended with the first rejection, so that nobody saw what it lost of the next commit."""
+    assert violated(Toy()) == violated(KeepsRejected()) == set()
+    phase = explored(GivesIn())
+    assert {finding.property for finding in phase.findings} == {Property.LOST}
+    finding = phase.findings[0]
+    said = "the writer that rejected the commit, when it is given it again, acknowledges it, and a reader sees commit 0"
+    assert said in finding.sentence
+    assert replay_crash(GivesIn(), OPERATIONS, finding, path="toy") is Verdict.INVALID
+    assert replay_crash(Toy(), OPERATIONS, finding, path="toy") is Verdict.VALID
+
+
+def test_an_opening_whose_call_fails_loses_nothing() -> None:
+    """No call of an opening failed, although one that takes what it cannot read for empty forgets everything."""
+    phase = explored(TakesUnreadForEmpty())
+    assert Toy().name not in phase.note and phase.reached[FAILED_OPENING] > 0
+    assert {finding.property for finding in phase.findings} <= {Property.WRONG_SNAPSHOT, Property.LOST}
+    finding = phase.findings[0]
+    assert "in the opening after that fails (input/output error)" in finding.sentence
+    read_back = replace(finding, evidence=json.loads(json.dumps(finding.evidence)))
+    assert replay_crash(TakesUnreadForEmpty(), OPERATIONS, read_back, path="toy") is Verdict.INVALID
+    assert origin_of(read_back.evidence).evidence() == origin_of(finding.evidence).evidence()
+
+
+def test_a_recovery_that_comes_before_every_reader_is_judged_too() -> None:
+    """A reader came first and put back what the recovery would have lost."""
+    assert violated(Undo()) == set()
+    assert violated(DropsUndo()) >= {Property.LOST}
+
+
+def test_commits_whose_calls_cannot_fail_have_a_verdict() -> None:
+    """They never reached a failing call, which was a goal."""
+    phase = explored(CountsInMemory())
+    assert phase.verdict is Verdict.VALID and phase.reached[FAILED_CALL] == 0, phase.note
 
 
 @pytest.mark.parametrize("end", FOUND)
@@ -198,7 +240,10 @@ def test_a_lock_that_a_recovery_keeps_from_readers_is_found() -> None:
 
 
 class RemovesLockFile(LockFile):
-    """Only one writer is alive at a time, so a lock file that is there when one is opened is nobody's."""
+    """Only one writer is alive at a time, so a lock file that is there when one is opened is nobody's.
+
+    One that is there later is its own, which it could not remove, and it rejects all further commits.
+    """
 
     name = "removes its lock file"
 
@@ -216,9 +261,15 @@ class RemovesLockFile(LockFile):
         with self.locked(storage, path):
             Toy.commit(self, storage, path, operation)
 
+    def wait(self, storage: Storage) -> None:
+        raise BusyError("the lock file could not be removed")
+
 
 class NeverRemovesLockFile(RemovesLockFile):
     name = "never removes its lock file"
+
+    def wait(self, storage: Storage) -> None:
+        LockFile.wait(self, storage)
 
     @contextmanager
     def open_writer(self, storage: Storage, path: str) -> Iterator[ToyWriter]:
@@ -228,6 +279,9 @@ class NeverRemovesLockFile(RemovesLockFile):
 
 class SpinsOnLockFile(NeverRemovesLockFile, BusyLockFile):
     name = "spins on its lock file"
+
+    def wait(self, storage: Storage) -> None:
+        BusyLockFile.wait(self, storage)
 
 
 class GivesUp(NeverRemovesLockFile):

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
+from toy_rejections import CountsInMemory, KeepsRejected
 
 from tornproof.harness.common.system import Target
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
@@ -56,7 +57,8 @@ from tornproof.harness.systems.toy import (
     Toy,
     ToyWriter,
 )
-from tornproof.harness.systems.toy_locks import LockFile
+from tornproof.harness.systems.toy_locks import DropsUndo, LockFile, Undo
+from tornproof.harness.systems.toy_losses import GivesIn, TakesUnreadForEmpty
 from tornproof.harness.systems.toy_specified import LosesALetter, Specified
 from tornproof.impl.errors import BusyError, StorageError
 from tornproof.impl.storage.interface import EntryKind, File, LockMode, OpenMode, Storage, StorageReason
@@ -281,7 +283,7 @@ class AlwaysRollsBack(RollsBack):
         (ForgetsRecovery(), [step("commit killed", 1), step("commit")], Property.COMMIT),
         (ForgetsRecovery(), [step("commit killed", 1), step("commit failing", 13)], Property.COMMIT),
         # The call that fails is the one that was chosen, not another one of its kind.
-        (SwallowsTheSecondSync(), [step("commit failing", 11)], None),
+        (SwallowsTheSecondSync(), [step("commit failing", 11, 1)], None),
         (SwallowsTheSecondSync(), [step("commit failing", 13)], Property.SYNCED),
         # After its last step a commit counts as acknowledged.
         (AlwaysRollsBack(), [step("commit killed", 7), step("reopen")], Property.LOST),
@@ -358,7 +360,7 @@ def test_a_write_to_several_pages_is_several_steps_and_a_kill_may_come_between_a
 
 
 def test_a_kill_releases_what_a_session_has_locked_and_its_end_does_not() -> None:
-    killed, failed = step("commit killed", 1), step("commit failing", 3)
+    killed, failed = step("commit killed", 1), step("commit failing", 3, 1)
     for first, expected in ((killed, None), (failed, Property.RECOVERY)):
         violation = violation_of(KeepsLock(), "toy", [first, step("reopen")])
         assert (violation and violation.violated) == expected
@@ -388,6 +390,59 @@ def test_a_kill_before_the_first_step_is_no_kill_inside_a_commit() -> None:
         execution.end()
 
 
+@pytest.mark.parametrize(
+    ("sound", "broken", "violated"),
+    [
+        (KeepsRejected(), GivesIn(), Property.STALE),
+        (Toy(), TakesUnreadForEmpty(), Property.WRONG_SNAPSHOT),
+        (Undo(), DropsUndo(), Property.LOST),
+    ],
+    ids=named,
+)
+def test_a_writer_goes_on_after_a_rejection_openings_fail_and_no_reader_need_come_first(
+    sound: Toy, broken: Toy, violated: str
+) -> None:
+    """A writer's session ended with a rejection, no call of an opening failed, and a reader came first."""
+    (steps,) = (steps for target, _, steps in CONTROLS if target.name == broken.name)
+    violation = violation_of(broken, "toy", steps)
+    assert violation is not None and violation.violated == violated
+    with suppress(ValueError):
+        assert violation_of(sound, "toy", steps) is None
+    assert explored(sound, examples=20).findings == ()
+
+
+def test_a_writer_that_rejects_two_commits_in_a_row_is_not_given_another_one() -> None:
+    class Poisoned(GivesIn):
+        rejections = (StorageError, BusyError)
+
+        @contextmanager
+        def open_writer(self, storage: Storage, path: str) -> Iterator[ToyWriter]:
+            with Toy.open_writer(self, storage, path):
+                yield PoisonedWriter(self, storage, path)
+
+    class PoisonedWriter(ToyWriter):
+        is_poisoned = False
+
+        def commit(self, operation: bytes) -> None:
+            if self.is_poisoned:
+                raise BusyError("it has rejected a commit")
+            self.is_poisoned = True
+            super().commit(operation)
+            self.is_poisoned = False
+
+    failing = ("commit failing", b"one", (0, 0))
+    assert lines_of(Poisoned(), failing, ("commit", b"two", ()), ("commit", b"three", ()))[2:] == [
+        "commit b'two': rejected",
+        "close the writer, open another",
+        "commit b'three'",
+    ]
+
+
+def test_commits_whose_calls_cannot_fail_have_a_verdict_of_the_machine() -> None:
+    phase = explored(CountsInMemory(), examples=30)
+    assert phase.verdict is Verdict.VALID and phase.reached[FAILED_CALL] == 0, phase.note
+
+
 # The lines of an execution
 
 
@@ -411,8 +466,10 @@ def test_lines_describe_each_step_and_where_its_fault_was_injected() -> None:
         ("commit killed", b"two", (2, 5)),
         ("recovery killed", None, (0,)),
         ("commit killed", b"three", (6,)),
-        ("commit failing", b"four", (12,)),
-        ("commit failing", b"four", (11,)),
+        ("commit failing", b"four", (12, 1)),
+        ("commit failing", b"four", (11, 0)),
+        ("commit", b"five", ()),
+        ("opening failing", None, (0,)),
         ("reopen", None, ()),
         ("reopen", None, ()),
     )
@@ -424,9 +481,12 @@ def test_lines_describe_each_step_and_where_its_fault_was_injected() -> None:
         "open the writer",
         "commit b'three', killed after 6 of 6 steps",
         "open the writer",
-        "commit b'four', while a call fails: sync the data toy/new (input/output error): rejected",
+        "commit b'four', while a call fails: sync the data toy/new (input/output error): rejected, "
+        "and the writer is left",
         "open the writer",
         "commit b'four', while a call fails: write toy/new after 11 bytes (no space is left): rejected",
+        "commit b'five': acknowledged",
+        "close the writer, open another, while a call fails: look at toy/new (input/output error): rejected",
         "open the writer",
         "close the writer, open another",
     ]

@@ -15,6 +15,7 @@ import table_builder as tb
 from depth import nightly, sampled
 from msgspec import structs
 from recorded_phases import AsRecorded
+from toy_rejections import KeepsRejected, WritesBlockAgain
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
@@ -61,11 +62,12 @@ from tornproof.harness.systems.toy import (
     ToyWriter,
 )
 from tornproof.harness.systems.toy_control import Control
-from tornproof.harness.systems.toy_locks import Undo
+from tornproof.harness.systems.toy_locks import DropsUndo, Undo
 from tornproof.harness.systems.toy_losses import (
     RECOVERS_LAZILY,
     SYNCS_RENAMED_DATA,
     CarelessAfterLoss,
+    GoesOnBehindLoss,
     TrustsFailedSync,
     TrustsRename,
     TrustsZeros,
@@ -214,6 +216,24 @@ class RenamesAtEachOpening(Toy):
         storage.rename(*(names if storage.kind(names[0]) is EntryKind.FILE else reversed(names)))
         with super().open_writer(storage, path) as writer:
             yield writer
+
+
+def test_a_writer_that_goes_on_after_a_failed_sync_must_not_build_on_what_it_lost() -> None:
+    """The session ended with the commit that was rejected, so that nobody saw what the next one was built on."""
+    assert violated(D, WritesBlockAgain()) == violated(D, KeepsRejected()) == set()
+    case = toy_case(GoesOnBehindLoss())
+    findings = phase_of(case, D).findings
+    lost = [finding for finding in findings if finding.property == Property.LOST]
+    assert lost and {replay_power(case, finding) for finding in lost} == {Verdict.INVALID}
+    assert not phase_of(dataclasses.replace(case, goes_on=False), D).findings
+
+
+def test_a_power_cut_before_a_recovery_that_no_reader_precedes_is_judged_too() -> None:
+    """A reader came first and put back what the recovery would have lost."""
+    assert violated(B, Undo()) == set()
+    assert Property.LOST in violated(B, DropsUndo())
+    case = toy_case(DropsUndo())
+    assert {replay_power(case, finding) for finding in phase_of(case, B).findings} == {Verdict.INVALID}
 
 
 def test_a_second_recovery_may_not_change_a_name_either() -> None:

@@ -14,6 +14,7 @@ from tornproof.harness.systems.table_operation import TableOperation
 from tornproof.harness.systems.table_readers import Seen, TableReaders, see
 from tornproof.harness.systems.table_specification import TableSpecification, specification_of
 from tornproof.impl.chunk.row_group_encoder import encode_row_group
+from tornproof.impl.errors import TornproofError
 from tornproof.impl.read.reader_protocol import HARDENED_READER, ReaderProtocol
 from tornproof.impl.storage.interface import ReadableStorage, Storage
 from tornproof.impl.table.create import NewColumn, create_table
@@ -130,10 +131,15 @@ class TableCommits:
 
 
 def _commit(writer: TableWriter, operation: TableOperation) -> None:
-    for timestamp in operation.dropped:
-        writer.drop_partition(timestamp)
-    for timestamp in operation.rewritten:
-        writer.rewrite_partition(timestamp)
-    for rows in operation.rows:
-        writer.write(rows)
-    writer.commit()
+    try:
+        for timestamp in operation.dropped:
+            writer.drop_partition(timestamp)
+        for timestamp in operation.rewritten:
+            writer.rewrite_partition(timestamp)
+        for rows in operation.rows:
+            writer.write(rows)
+        writer.commit()
+    except TornproofError:
+        # What is staged would be part of the next commit.
+        writer.rollback()
+        raise

@@ -390,7 +390,7 @@ class Explorers:
             phase.findings,
             key=lambda each: (
                 "note" in each.evidence,
-                len(each.evidence.get("kills", ())) + ("failure" in each.evidence),
+                len(each.evidence.get("kills", ())) + ("failure" in each.evidence) + ("opening" in each.evidence),
                 each.evidence.get("started", 0),
             ),
         )

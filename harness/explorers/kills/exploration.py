@@ -19,7 +19,7 @@ from tornproof.harness.simulator.filesystem.written import crash_points, replay_
 
 PHASE = "crash"
 RECOVERY_KILLS_MAX = 2
-WHOLE, FAILING, OPENING, CUT = "whole steps", "failing calls", "failing calls of openings", "cut writes"
+WHOLE, FAILING, OPENING, CUT = "whole steps", "failing calls", "failing calls in openings", "cut writes"
 OLD_STATE = "a kill inside a commit left the state before it"
 NEW_STATE = "a kill inside a commit left the state after it"
 WORKING_RECOVERY = "a recovery that wrote"
@@ -46,7 +46,7 @@ class Share(NamedTuple):
     stop: int = ALL
 
 
-EVERYTHING = (Share(WHOLE), Share(FAILING), Share(OPENING), Share(CUT))
+EVERYTHING = (Share(WHOLE), Share(FAILING), Share(CUT), Share(OPENING))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +94,8 @@ class Plan:
             point_counts={
                 WHOLE: len(trace.steps) + 1,
                 FAILING: sum(1 for _ in failing.of(judge.failures())),
-                OPENING: sum(1 for _ in judge.opening_failures(failing)),
                 CUT: sum(len(cuts.of(step)) for step in trace.steps if step.kind is CallKind.PWRITE),
+                OPENING: sum(1 for _ in judge.opening_failures(failing)),
             },
         )
 
@@ -175,7 +175,7 @@ class Exploration:
             origin, trace = Origin(failure=failure), self._judge.trace
             base = replay_prefix(trace.start, trace.steps, trace.started[failure.operation])
             try:
-                failed = self._judge.fail(base, failure)
+                failed = self._judge.fail(base.copy(), failure)
             except Violation as violation:
                 self._find(violation, origin)
                 continue
@@ -184,6 +184,10 @@ class Exploration:
                 continue
             self._reached[FAILED_CALL] += 1
             self._visit(*failed, origin)
+            try:
+                self._judge.commit_again(base, failure)
+            except Violation as violation:
+                self._find(violation, origin)
 
     def _fail_openings(self, share: Share) -> None:
         for origin in islice(self._judge.opening_failures(self._failing), share.start, share.stop):

@@ -190,7 +190,7 @@ def _first_faults(judge: Judge, origin: Origin, path: str) -> list[Callable[[], 
     storage = replay_prefix(trace.start, trace.steps, trace.started[failure.operation])
     places = places_of(failure.call, judge.calls_of_commit(storage.copy(), failure.operation), path, failure.fault.at)
     failures = (replace(failure, fault=replace(failure.fault, at=place)) for place in places)
-    return [partial(_failed, judge, storage, each) for each in failures]
+    return [partial(_failed, judge, storage, each, goes_on=not origin.kills) for each in failures]
 
 
 def _killed(trace: Trace, step_count: int, cut_bytes: int) -> Left:
@@ -212,10 +212,14 @@ def _failed_opening(judge: Judge, killed: Callable[[], Left], fault: Fault) -> L
     return left
 
 
-def _failed(judge: Judge, storage: MemoryStorage, failure: Failure) -> Left:
+def _failed(judge: Judge, storage: MemoryStorage, failure: Failure, *, goes_on: bool) -> Left:
     left = judge.fail(storage.copy(), failure)
     if left is None:
         raise ValueError("the call is never made")
+    if goes_on:
+        # As the explorer does, which may have found something else before the writer went on.
+        judge.examine(left[0].copy(), *left[1:])
+        judge.commit_again(storage.copy(), failure)
     return left
 
 

@@ -210,9 +210,8 @@ class Judge:
         """Let a call of a commit fail, and return the disk after it and its bounds, or None if the call is never made.
 
         The process survives the failure: readers and another writer must get in although it is there, whatever locks
-        it has kept; and what it acknowledges after it rejected the commit is there. Uses the disk up.
+        it has kept. Uses the disk up.
         """
-        before = storage.copy()
         session: Session | None = None
         is_acknowledged = False
         with self._orderly(None, "a commit with a failing call"), suppress(*self._target.rejections):
@@ -230,11 +229,9 @@ class Judge:
             self._observe(storage, low, high, 0)
         with self._orderly(Property.RECOVERY, "opening another writer after the failed one"), self._session(storage):
             pass
-        if not is_acknowledged:
-            self._commit_again(before, failure)
         return left, low, high
 
-    def _commit_again(self, storage: MemoryStorage, failure: Failure) -> None:
+    def commit_again(self, storage: MemoryStorage, failure: Failure) -> None:
         """Let a call of a commit fail, give the commit to the same writer again, and examine what it acknowledges.
 
         One that cannot go on rejects that, too. Uses the disk up.
@@ -244,10 +241,11 @@ class Judge:
         doing = "the writer that rejected the commit, when it is given it again,"
         with self._orderly(None, doing), suppress(*self._target.rejections), self._session(storage) as session:
             session.arm(failure.fault)
-            with suppress(*self._target.rejections):
+            try:
                 session.writer.commit(operation)
-            session.writer.commit(operation)
-            left = storage.copy()
+            except self._target.rejections:
+                session.writer.commit(operation)
+                left = storage.copy()
         if left is None:
             return
         try:

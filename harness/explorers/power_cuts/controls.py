@@ -133,7 +133,9 @@ CONTROLS = (
     Control(target=DropsUndo(), violated=Property.LOST, accepted_by=frozenset()),
     # A writer goes on after a commit that it rejected.
     Control(target=GivesIn(), violated=Property.LOST, detected_by=frozenset({D})),
-    Control(target=GoesOnBehindLoss(), violated=Property.LOST, detected_by=frozenset({D}), accepted_by=frozenset({A, B})),
+    Control(
+        target=GoesOnBehindLoss(), violated=Property.LOST, detected_by=frozenset({D}), accepted_by=frozenset({A, B})
+    ),
     # What is judged.
     Control(target=UndoesWhatWasSeen(), violated=Property.WENT_BACK, accepted_by=frozenset()),
     Control(target=LOSES_STATE, violated=Property.UNREADABLE),

@@ -142,11 +142,15 @@ class RecoversInPlace(Toy):
     name = "recovers in place"
 
     def recover(self, storage: Storage, path: str) -> None:
-        """Truncate the state, write it again, and only then remove the other file."""
+        """Truncate the state, write it again, once more after an error, and only then remove the other file."""
         content = self.read(storage, path)
         with storage.open_for_writing(f"{path}/state") as file:
             file.truncate(0)
-            file.pwrite(content, 0)
+            try:
+                file.pwrite(content, 0)
+            except StorageError:
+                file.pwrite(content, 0)
+                raise
         super().recover(storage, path)
 
 

@@ -67,6 +67,7 @@ from tornproof.harness.systems.toy_specified import LosesALetter, Specified
 Left: TypeAlias = tuple[MemoryStorage, int, int]
 """What a fault leaves: a disk, how many commits were acknowledged before it, and how many had started."""
 CONTROL_OPERATIONS = (b"one", b"t", b"three")
+SOUND = (Toy(), Specified(), Undo())
 CONTROLS = (
     (HeaderFirst(), Property.REJECTED),
     (AcknowledgesFirst(), Property.FAULT_FREE),
@@ -132,7 +133,7 @@ def controls_of_run() -> tuple[str, ...]:
 
 def failures() -> Iterator[str]:
     """Explore one toy after the other; describe each broken one not detected, and what was found in a sound one."""
-    sound = set().union(*(_violated(target, CONTROL_OPERATIONS) for target in (Toy(), Specified(), Undo())))
+    sound = set().union(*(_violated(target, CONTROL_OPERATIONS) for target in SOUND))
     yield from (f"{name}: {violated}" for name, violated in sorted(sound))
     broken = [*((*control, CONTROL_OPERATIONS) for control in CONTROLS), (LockFile(), Property.ENDS, ONE_OPERATION)]
     for target, violated, operations in broken:

@@ -53,9 +53,8 @@ from tornproof.harness.simulator.persistence.models import (
 )
 from tornproof.harness.simulator.process import world as process_world
 from tornproof.harness.simulator.process.observer import Progress, Property
-from tornproof.harness.systems.toy import Toy
 from tornproof.harness.systems.toy_control import Control
-from tornproof.harness.systems.toy_specified import LosesALetter, Specified
+from tornproof.harness.systems.toy_specified import LosesALetter
 
 Patch = pytest.MonkeyPatch
 Blinding = Callable[[Patch], None]
@@ -445,8 +444,7 @@ def test_an_explorer_of_kills_that_finds_something_in_every_toy_fails_the_contro
 ) -> None:
     everything = everything_is_violated()
     monkeypatch.setattr(kills, "_violated", lambda toy, _: {(toy.name, violated) for violated in everything})
-    sound = (Toy(), Specified())
-    assert {*kills.failures()} == {f"{toy.name}: {violated}" for toy, violated in product_of(sound, everything)}
+    assert {*kills.failures()} == {f"{toy.name}: {violated}" for toy, violated in product_of(kills.SOUND, everything)}
 
 
 def test_an_explorer_of_random_runs_that_finds_something_in_every_toy_fails_the_control_of_each_sound_one(

@@ -96,11 +96,6 @@ class Execution:
         return FAILED in self._outcomes
 
     @property
-    def _has_given_up(self) -> bool:
-        """Whether the writer rejected the last two commits, so that it is not given another one."""
-        return self._outcomes[-2:] == [FAILED, FAILED]
-
-    @property
     def _answer(self) -> str:
         return ": rejected" if self._outcomes[-1:] == [FAILED] else ": acknowledged"
 
@@ -169,8 +164,7 @@ class Execution:
 
     def _commit(self, operation: Any) -> list[World]:
         """Commit without a fault, and return the world before each call."""
-        if not self._is_open or self._has_given_up:
-            self._close()
+        if not self._is_open:
             self._open()
         self.lines.append(f"commit {shown(operation)}")
         self.counts["commits"] += 1

@@ -25,7 +25,7 @@ def writer_session(
     """Return a body that recovers, and commits the numbered operations.
 
     With `reads_first` it reports what a reader sees after the recovery, from which the judge learns what survived. With
-    `goes_on` a writer that rejected a commit is given the next one.
+    `goes_on` a writer that rejected a commit is given the next one, and no other if it rejects that, too.
     """
 
     def run(storage: Storage, say: Say) -> None:
@@ -34,15 +34,18 @@ def writer_session(
                 say(OPENED, None)
                 if reads_first:
                     say(RECOVERED, target.read(storage, path))
+                may_reject = goes_on
                 for number, operation in operations:
                     say(COMMIT, number)
                     try:
                         writer.commit(operation)
                     except target.rejections as error:
-                        if not goes_on:
+                        if not may_reject:
                             raise
+                        may_reject = False
                         say(FAILED, _text(error))
                     else:
+                        may_reject = goes_on
                         say(ACKNOWLEDGED, number)
         except target.rejections as error:
             say(FAILED, _text(error))

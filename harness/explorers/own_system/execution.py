@@ -165,6 +165,7 @@ class Execution:
     def _commit(self, operation: Any) -> list[World]:
         """Commit without a fault, and return the world before each call."""
         if not self._is_open:
+            self._close()
             self._open()
         self.lines.append(f"commit {shown(operation)}")
         self.counts["commits"] += 1

@@ -3,6 +3,7 @@
 import ast
 import importlib
 import json
+import pkgutil
 import re
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+import tornproof.impl
 from tornproof.cli.app import COMMANDS
 from tornproof.harness.checkers.rules import RULES
 from tornproof.harness.explorers.processes.stop import POSITIONS
@@ -200,3 +202,27 @@ def test_the_numbers_in_how_it_works_are_those_of_the_code() -> None:
         f"at most {CALLS_MAX:,} calls, and {REPEATED_CALLS_MAX:,} if it only repeats itself",
     ):
         assert said in page
+
+
+UNLIMITED_CACHES = {
+    *(
+        "arguments:_hints_of",
+        "chunk.row_group_encoder:_sorting_field",
+        "extension.alp:_pairs",
+        "migrate.shapes:shape_of",
+    ),
+    *("parquet.pages:_plan", "pm.block:_known", "read.decoding:_pool", "storage.checksum:_helper"),
+    "storage.fences:fence_of_this_machine",
+}
+"""What they are asked for is in the code, of which there is only so much."""
+
+
+def test_nothing_that_a_file_says_is_remembered_without_a_limit() -> None:
+    found = set()
+    for module in pkgutil.walk_packages(tornproof.impl.__path__, "tornproof.impl."):
+        members = vars(importlib.import_module(module.name)).items()
+        own = {name: each for name, each in members if getattr(each, "__module__", "") == module.name}
+        caches = {name: each.cache_parameters() for name, each in own.items() if hasattr(each, "cache_parameters")}
+        short = module.name.removeprefix("tornproof.impl.")
+        found |= {f"{short}:{name}" for name, limits in caches.items() if limits["maxsize"] is None}
+    assert found == UNLIMITED_CACHES

@@ -93,6 +93,7 @@ from tornproof.harness.explorers.roundtrip.worked_out.parquet.symbol_keys import
     keys_of_nulls,
     left_indexes,
     symbol_keys,
+    withdrawn_symbols,
 )
 from tornproof.harness.explorers.roundtrip.worked_out.parquet.thrift_footers import thrift_footers
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, problem_of
@@ -181,6 +182,7 @@ def questions() -> tuple[Question, ...]:
         *dictionary_places(),
         *adopted_keys(),
         *left_indexes(),
+        *withdrawn_symbols(),
         *unordered_rows(),
         *page_indexes(),
         *pages_without_values(),

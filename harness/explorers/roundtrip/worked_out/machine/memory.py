@@ -22,7 +22,7 @@ from tornproof.harness.simulator.filesystem.intercept import CallKind
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.chunk.metadata import Leaf, chunk_metadata
-from tornproof.impl.chunk.row_group_encoder import encode_row_group
+from tornproof.impl.chunk.row_group_encoder import EncodedRowGroup, encode_row_group
 from tornproof.impl.errors import UnsupportedError
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.parquet.thrift import Field, Kind, Known, Struct, decode, encode, struct_list
@@ -54,6 +54,8 @@ def held() -> Iterator[Question]:
     for count in GROUP_COUNTS:
         words = f"how many of {count} row groups of a new directory are encoded before the first is written"
         yield Question("held", words, functools.partial(_encoded_ahead, count), 1)
+        words = f"how many of {count} row groups are held when each is encoded"
+        yield Question("held", words, functools.partial(_held_before_each, count), [0] * count)
     words = "how many structs are remembered of a second footer that is decoded"
     yield Question("held", words, _remembered_structs, 0)
     words = "how often a chunk is read of a row group that is larger than what may be in memory"
@@ -138,6 +140,25 @@ def _encoded_ahead(group_count: int) -> int:
         written_before.append(sum(call.kind is CallKind.PWRITE for call in storage.calls))
         return encode_row_group(*given, **settings)
 
+    _write_streamed(storage, group_count, encode)
+    return written_before.count(written_before[0])
+
+
+def _held_before_each(group_count: int) -> list[int]:
+    """Return how many encoded row groups there are in memory when each one of a large partition is encoded."""
+    held_before = list[int]()
+
+    def encode(*given: Any, **settings: Any) -> Any:
+        gc.collect()
+        held_before.append(sum(isinstance(each, EncodedRowGroup) for each in gc.get_objects()))
+        return encode_row_group(*given, **settings)
+
+    _write_streamed(FaultyStorage(MemoryStorage()), group_count, encode)
+    return [count - held_before[0] for count in held_before[:group_count]]
+
+
+def _write_streamed(storage: FaultyStorage, group_count: int, encode: Callable[..., Any]) -> None:
+    """Write a partition of row groups of one row, each when it is encoded."""
     new_table(storage, PATH, {"ts": "TIMESTAMP"})
     options = WriterOptions(row_group_row_count_max=1)
     with (
@@ -146,7 +167,6 @@ def _encoded_ahead(group_count: int) -> int:
     ):
         writer.write(pa.table({"ts": range(FIRST_TIME, FIRST_TIME + group_count)}).cast(writer.schema))
         writer.commit()
-    return written_before.count(written_before[0])
 
 
 def _sizes_of_work() -> list[int]:

@@ -10,8 +10,8 @@ from typing import Any
 from msgspec import structs
 
 from tornproof.harness.explorers.roundtrip.worked_out.changed_files import two_days
-from tornproof.harness.explorers.roundtrip.worked_out.question import Question
-from tornproof.impl.pm.chain import Metadata, decode_chain, decode_metadata
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
+from tornproof.impl.pm.chain import Metadata, decode_chain, decode_metadata, find_token
 from tornproof.impl.pm.encode import (
     FooterFacts,
     ReusedRowGroup,
@@ -23,6 +23,7 @@ from tornproof.impl.pm.footer import FooterSections, locate_footer
 from tornproof.impl.repair.plan import committed_file, whole_generations
 
 FILE, FIRST = "_pm", "2024-01-01.0/_pm"
+GENERATIONS = 4
 SEQ_TXN, SCRATCHPAD = 1, 2
 """Flags of a footer."""
 
@@ -37,6 +38,10 @@ def found_generations() -> Iterator[Question]:
                 same = [number for number, kind in enumerate(("s", *kinds)) if kind == "s"]
                 expected = [number for number in reversed(same) if flipped is None or number < flipped]
                 yield _asked(words, functools.partial(_found, kinds, flipped), expected)
+    for broken, asked in itertools.product(range(1, GENERATIONS), range(GENERATIONS)):
+        words = f"generation {asked} of {GENERATIONS}, of which number {broken} leads to nowhere"
+        right = (asked, GENERATIONS - 1 - asked) if asked >= broken else "CorruptError"
+        yield _asked(words, functools.partial(_found_token, broken, asked), right)
     for seq_txn, notes in itertools.product((None, 0, 1 << 40), (None, ((7, b"note"), (8, b"")))):
         sections = FooterSections(seq_txn=seq_txn, scratchpad=notes)
         for is_skipped in (False, True):
@@ -46,6 +51,25 @@ def found_generations() -> Iterator[Question]:
     for count in range(1, 5):
         words = f"the ends that a chain leads to after {count} more generations at once"
         yield _asked(words, functools.partial(_led_to, count), True)
+
+
+def _found_token(broken: int, asked: int) -> Any:
+    """Return how many generations are newer than one in a chain of four, of which one leads to nowhere."""
+    content, metadata = _start()
+    ends, facts = [len(content)], FooterFacts.of(metadata.generation)
+    for number in range(1, GENERATIONS):
+        other = structs.replace(facts, parquet_footer_offset=facts.parquet_footer_offset + 8 * number)
+        content = _restated(content, metadata, ends[-1], other)
+        ends.append(len(content))
+    tokens = [locate_footer(content, end, file=FILE).token for end in ends]
+    place = content.rindex(ends[broken - 1].to_bytes(8, "little"), 0, ends[broken])
+    damaged = content[:place] + b"\xff" * 7 + content[place + 7 :]
+
+    def found() -> tuple[int, int]:
+        position, newer_count = find_token(damaged, tokens[asked], file=FILE)
+        return ends.index(position.end_bytes), newer_count
+
+    return outcome_of(found)
 
 
 def _asked(words: str, found: Callable[[], Any], expected: Any) -> Question:

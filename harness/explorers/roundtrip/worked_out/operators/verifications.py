@@ -60,15 +60,16 @@ from tornproof.impl.parquet.thrift import STOP, Field, Items, Kind, Struct, with
 from tornproof.impl.query.predicate_text import parse_predicate
 from tornproof.impl.read.decoding import SYNCHRONOUS, by_threads
 from tornproof.impl.read.reader import open_snapshot
+from tornproof.impl.repair.kept import kept_name
 from tornproof.impl.repair.repair import repair_table
-from tornproof.impl.storage.interface import StorageReason
+from tornproof.impl.storage.interface import OpenMode, StorageReason
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.txn.pins import PINS_FILE
 from tornproof.impl.verify.verify import NATIVE, LookedAt, PartitionReport, TableReport, verify_table
 from tornproof.impl.write.writer_options import BloomOptions, WriterOptions
 
-TXN = "_txn"
+TXN, KEPT = "_txn", "_recovered/day/_pm"
 EXPANSION = "tornproof.impl.chunk.expansion"
 OTHER_SIZES, FLIPPED_BIT = "with other sizes in the footer", "with a flipped bit in that column"
 BOUNDS = {"minimum": (2, 6), "maximum": (1, 5)}
@@ -90,6 +91,7 @@ UNIONS: Mapping[str, Callable[[Struct], Field]] = {
 LISTS = [[1.5], [2.5, None], None, [], [3.5]]
 ROWS_MORE = Field(3, Kind.I64, 3)
 """The rows that a footer says it has."""
+EXPANDED_COUNT, EXPANDED_BYTES_MAX = 1_000, 200_000
 SMALL_PM_BYTES = 3_000
 """So small a limit of metadata makes filters go to data.parquet."""
 
@@ -178,9 +180,30 @@ def recovered() -> Iterator[Question]:
     for day_count, left_count in ((1, 1), (2, 1), (2, 2), (3, 3)):
         words = f"what is behind {day_count} partitions that nobody has locked, once {left_count} were recovered"
         yield Question("recovered", words, functools.partial(_left_after, day_count, left_count), [0] * day_count)
+    for there in ("", "the same", "others", "a directory", "a link to a directory"):
+        name = KEPT if there in ("", "the same") else f"{KEPT}.1"
+        words = f"the name that bytes are kept under where the first one has {there or 'nothing'}"
+        yield Question("recovered", words, functools.partial(_kept_as, there), name)
     for is_link, expected in ((False, ([], 0)), (True, (["a symbolic link"], len(b"left over")))):
         words = f"what is behind the rows in {'a link' if is_link else 'a file'} after a recovery"
         yield Question("recovered", words, functools.partial(_left_behind, is_link=is_link), expected)
+
+
+def _kept_as(there: str) -> str:
+    """Return the name that bytes are kept under where something has the first one."""
+    storage, first = MemoryStorage(), f"/{PATH}/{KEPT}"
+    for directory in (f"/{PATH}", f"/{PATH}/day", f"/{PATH}/_recovered", f"/{PATH}/_recovered/day", "/elsewhere"):
+        storage.mkdir(directory)
+    if there == "a directory":
+        storage.mkdir(first)
+    elif there == "a link to a directory":
+        storage.link_symbolically("/elsewhere", first)
+    elif there:
+        with storage.open_for_writing(first, OpenMode.NEW) as file:
+            file.pwrite(b"kept" if there == "the same" else b"others", 0)
+    with storage.open_for_writing(f"/{PATH}/day/{PM_FILE}", OpenMode.NEW) as file:
+        file.pwrite(b"kept", 0)
+    return kept_name(storage, f"/{PATH}", f"day/{PM_FILE}", 0)
 
 
 def _left_behind(*, is_link: bool) -> tuple[list[str], int]:
@@ -261,6 +284,9 @@ def files_of_others() -> Iterator[Question]:
     ):
         found = functools.partial(_decoded_texts, content)
         yield Question("files of others", f"what comes of a chunk of texts {content!r}", found, expected)
+    for text_bytes, outcome in ((100, (EXPANDED_COUNT, True)), (10_000, ("UnsupportedError", False))):
+        words = f"what comes of {EXPANDED_COUNT} equal texts of {text_bytes} bytes, and whether these are in memory"
+        yield Question("files of others", words, functools.partial(_expanded, text_bytes), outcome)
     for rows_max, count in ((2, "UnsupportedError"), (3, 3)):
         words = f"what comes of a read of 3 nulls in a row group where {rows_max} rows may be"
         yield Question("files of others", words, functools.partial(_rows_within, rows_max), count)
@@ -559,6 +585,21 @@ def _decoded_texts(content: bytes) -> Any:
         return "texts" if {text for batch in batches for text in batch.column(0).to_pylist()} else "nothing"
 
     return outcome_of(read)
+
+
+def _expanded(text_bytes: int) -> tuple[Any, bool]:
+    """Return how many rows come of texts in a dictionary, of which few bytes may be, and whether all were in memory."""
+    texts, target = pa.array(["x" * text_bytes] * EXPANDED_COUNT), io.BytesIO()
+    pq.write_table(pa.table({"t": texts}), target, store_schema=False, write_statistics=False)
+    table, before = _table_of_file(target.getvalue()), pa.default_memory_pool()
+    pool = pa.proxy_memory_pool(before)
+    pa.set_memory_pool(pool)
+    try:
+        with replaced(f"{EXPANSION}:EXPANDED_MAX_BYTES", EXPANDED_BYTES_MAX):
+            rows = outcome_of(lambda: sum(map(len, open_snapshot(table).batches())))
+    finally:
+        pa.set_memory_pool(before)
+    return rows, (pool.max_memory() or 0) >= EXPANDED_COUNT * text_bytes
 
 
 def _rows_within(row_count_max: int) -> Any:

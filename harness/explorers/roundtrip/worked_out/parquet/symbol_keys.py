@@ -7,18 +7,20 @@ import itertools
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 from msgspec import structs
 
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.new_tables import new_table
+from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.whose_error import needed, the_only
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
+from tornproof.impl.errors import RowsRejectedError
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.layout.pm import LOCAL_KEY_IS_GLOBAL
 from tornproof.impl.parquet.encode_options import PYARROW_CODECS, ColumnOptions, EncodeOptions, Encoding
@@ -27,13 +29,14 @@ from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.table.metadata_file import PartitionBy, TableColumn, TableMetadata
 from tornproof.impl.table.partition_schema import new_header
 from tornproof.impl.table.symbol_keys import dictionaries_by_position
-from tornproof.impl.table.symbols import DICTIONARY_FILES, SymbolTable
+from tornproof.impl.table.symbols import DICTIONARY_FILES, SymbolTable, read_table_symbols
 from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.verify.verify import verify_table
 from tornproof.impl.write.adoption import PreparedPartition
 from tornproof.impl.write.partition_build import PartitionBuild
+from tornproof.impl.write.table_writer import TableWriter
 from tornproof.impl.write.writer_options import WriterOptions
 
 PATH = "table"
@@ -147,6 +150,40 @@ def adopted_keys() -> Iterator[Question]:
         yield Question("adopted keys", words, functools.partial(_adopted, place), expected)
 
 
+def withdrawn_symbols() -> Iterator[Question]:
+    """Yield symbols of rows whose commit is rejected, those that are committed then, and what dictionaries have."""
+    for withdrawn, kept in itertools.product(("a", "new", "other"), ("a", None, "new")):
+        expected = [[*each, *(["new"] if kept == "new" else [])] for each in SYMBOLS.values()]
+        words = f"the dictionaries once {kept} was committed, after a commit of {withdrawn} that was rejected"
+        yield Question("symbol keys", words, functools.partial(_with_withdrawn, withdrawn, kept), expected)
+
+
+def _with_withdrawn(withdrawn: str, kept: str | None) -> list[list[str]]:
+    storage = MemoryStorage.of(_written(Codec.UNCOMPRESSED))
+    with open_writer_of_copy(storage, PATH) as writer:
+        _write_symbols(writer, withdrawn)
+        with replaced("tornproof.impl.write.table_writer:portions", _reject):
+            outcome = outcome_of(writer.commit)
+        needed(outcome == RowsRejectedError.__name__, "the first commit is rejected")
+        writer.rollback()
+        _write_symbols(writer, kept)
+        writer.commit()
+    table = open_table(storage, PATH)
+    tables = read_table_symbols(table, table.transaction())
+    return [[*tables[name].symbols] for name in SYMBOLS]
+
+
+def _reject(*_: object) -> NoReturn:
+    raise RowsRejectedError("rejected")
+
+
+def _write_symbols(writer: TableWriter, symbol: str | None) -> None:
+    """Write a row with a symbol, in the second column one that is there if it is in the first one."""
+    values = {"ts": FIRST_TIME + DAY, "s": symbol, "t": "x" if symbol == "a" else symbol}
+    columns = [pa.array([values[each.name]]).cast(each.type) for each in writer.schema]
+    writer.write(pa.table(columns, writer.schema))
+
+
 def left_indexes() -> Iterator[Question]:
     """Yield what a killed commit left beside an index, and whether the next one leaves what it leaves without that.
 
@@ -174,9 +211,7 @@ def _after_left(left: bytes | None) -> tuple[str, str]:
 
 def _commit_symbol(storage: MemoryStorage) -> None:
     with open_writer_of_copy(storage, PATH) as writer:
-        row = {"ts": [FIRST_TIME + DAY], **{key: ["new"] for key in SYMBOLS}}
-        fields = [*writer.schema]
-        writer.write(pa.table([pa.array(row[each.name]).cast(each.type) for each in fields], writer.schema))
+        _write_symbols(writer, "new")
         writer.commit()
 
 

@@ -26,6 +26,7 @@ from tornproof.impl.read.reader import Snapshot, open_snapshot
 from tornproof.impl.read.reader_protocol import HARDENED_READER
 from tornproof.impl.table.columns import SnapshotColumn
 from tornproof.impl.table.metadata_file import META_FILE
+from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.table import open_table
 from tornproof.impl.types.physical import PhysicalType
 from tornproof.impl.types.questdb import TypeTag
@@ -33,6 +34,7 @@ from tornproof.impl.write.writer_options import WriterOptions
 
 PATH = "table"
 NAMES = ("price", "Price", "PRICE", "preis")
+DAY_COUNT, DAY = 3, 86_400_000_000
 ROWS = [(FIRST_TIME + number, number) for number in range(5)]
 
 
@@ -68,9 +70,28 @@ def asked_in_words() -> Iterator[Question]:
         if column != gone:
             words = f"which rows of three come by the time of the second, {gone or 'nothing'} dropped before"
             yield Question("times asked for", f"{words}, as {column}", functools.partial(_by_time, gone, column), [1])
+    days = itertools.combinations_with_replacement(range(DAY_COUNT), 2)
+    for (first, last), damaged in itertools.product(days, range(DAY_COUNT)):
+        words = f"which values come of the days {first} to {last}, if the metadata of day {damaged} is damaged"
+        values = "CorruptError" if first <= damaged <= last else [*range(first, last + 1)]
+        yield Question("times asked for", words, functools.partial(_beside_damage, damaged, first, last), values)
     for null_count, expected in ((0, len(ROWS)), (1, "CorruptError"), (None, len(ROWS))):
         words = f"how many rows come for a reader that expects {null_count} nulls in each column without any"
         yield Question("nulls asked for", words, functools.partial(_expecting, null_count), expected)
+
+
+def _beside_damage(damaged: int, first: int, last: int) -> Any:
+    """Return the values of some days of a table in which the metadata of one day is empty."""
+    image = table_of_rows(PATH, [(FIRST_TIME + number * DAY, number) for number in range(DAY_COUNT)])
+    path = sorted(path for path in image.files if path.endswith(PM_FILE))[damaged]
+    storage = MemoryStorage.of(image.with_file(path, b""))
+    times = TimeRange(start=FIRST_TIME + first * DAY, end=FIRST_TIME + last * DAY + 1)
+
+    def found() -> list[int]:
+        batches = open_snapshot(open_table(storage, PATH)).batches(["v"], times=times)
+        return [value for batch in batches for value in batch.column(0).to_pylist()]
+
+    return outcome_of(found)
 
 
 def _expecting(null_count: int | None) -> Any:

@@ -9,7 +9,7 @@ import functools
 from collections.abc import Iterator
 
 from tornproof.harness.common.patch import replaced
-from tornproof.harness.explorers.roundtrip.worked_out.machine.machines import machines
+from tornproof.harness.explorers.roundtrip.worked_out.machine.machines import failing_calls, machines
 from tornproof.harness.explorers.roundtrip.worked_out.machine.memory import held
 from tornproof.harness.explorers.roundtrip.worked_out.machine.processes import errors, threads, work
 from tornproof.harness.explorers.roundtrip.worked_out.metadata import stored_versions
@@ -166,6 +166,7 @@ def questions() -> tuple[Question, ...]:
         *looked_at(),
         *changed_sizes(),
         *machines(),
+        *failing_calls(),
         *held(),
         *asked_in_words(),
         *verified(),

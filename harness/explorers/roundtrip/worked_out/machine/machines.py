@@ -11,13 +11,13 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.whose_error import the_only
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
 from tornproof.impl.storage.fences import fence_of
-from tornproof.impl.storage.interface import LockMode, OpenMode
+from tornproof.impl.storage.interface import File, LockMode, OpenMode
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.storage.operating_system_file import sync_to_disk
 
@@ -39,6 +39,26 @@ CALLS: dict[str, Callable[[OperatingSystemStorage, str], Any]] = {
     "another name of": lambda storage, path: storage.rename(path, "other"),
     "a link to": lambda storage, path: storage.link(path, "other"),
     "a sync of": lambda storage, path: storage.sync_directory(path),
+}
+FAILING: dict[str, dict[str, Callable[[OperatingSystemStorage, str, File], Any]]] = {
+    "open": {
+        "a read of": lambda storage, path, _: storage.open_for_reading(f"{path}/file"),
+        "a sync of a directory": lambda storage, path, _: storage.sync_directory(path),
+    },
+    "fsync": {
+        "a sync of a directory": lambda storage, path, _: storage.sync_directory(path),
+        "a sync of a file": lambda _, __, file: file.fsync(),
+    },
+    "fdatasync": {"a sync of what is in a file": lambda _, __, file: file.fdatasync()},
+    "pread": {"a read of a file": lambda _, __, file: file.pread(1, 0)},
+    "pwrite": {"a write to a file": lambda _, __, file: file.pwrite(b"x", 0)},
+    "ftruncate": {"a truncation": lambda _, __, file: file.truncate(1)},
+    "listdir": {"a list of names": lambda storage, path, _: storage.listdir(path)},
+    "mkdir": {"a new directory": lambda storage, path, _: storage.mkdir(f"{path}/new")},
+    "rmdir": {"the removal of a directory": lambda storage, path, _: storage.rmdir(f"{path}/empty")},
+    "rename": {"a rename": lambda storage, path, _: storage.rename(f"{path}/file", f"{path}/other")},
+    "link": {"a link": lambda storage, path, _: storage.link(f"{path}/file", f"{path}/other")},
+    "unlink": {"the removal of a file": lambda storage, path, _: storage.unlink(f"{path}/file")},
 }
 SYSTEM_FILES = "tornproof.impl.storage.operating_system_file"
 MASKS = (0o000, 0o002, 0o022, 0o077)
@@ -97,6 +117,27 @@ def machines() -> Iterator[Question]:
         yield Question(
             "unusable names", f"what comes of {words} {name!r}", functools.partial(_called, call, name), "StorageError"
         )
+
+
+def failing_calls() -> Iterator[Question]:
+    """Yield calls of the system that fail, and whether the call that makes them says so."""
+    for (of_system, calls), error in itertools.product(FAILING.items(), (errno.EIO, errno.ENOSPC, errno.EDQUOT)):
+        for words, call in calls.items():
+            name = f"what comes of {words} where {of_system} ends in error {errno.errorcode[error]}"
+            yield Question("failing calls", name, functools.partial(_failing, of_system, call, error), "StorageError")
+
+
+def _failing(of_system: str, call: Callable[[OperatingSystemStorage, str, File], Any], error: int) -> Any:
+    def fail(*_: Any, **__: Any) -> NoReturn:
+        raise OSError(error, "it fails")
+
+    with tempfile.TemporaryDirectory() as name:
+        storage = OperatingSystemStorage()
+        storage.mkdir(f"{name}/empty")
+        with storage.open_for_writing(f"{name}/file", OpenMode.NEW) as file:
+            file.pwrite(b"content", 0)
+            with replaced(f"os:{of_system}", fail):
+                return outcome_of(lambda: call(storage, name, file))
 
 
 def _called(call: Callable[[OperatingSystemStorage, str], Any], name: str) -> Any:

@@ -10,8 +10,8 @@ import msgspec
 
 from tornproof.impl.layout.bits import Bits
 from tornproof.impl.migrate.shapes import KeyValue
+from tornproof.impl.table.questdb_json import COLUMN_TYPE_MAX, ID_MAX, ID_MIN, LOCAL_KEY_IS_GLOBAL, QUESTDB_KEY, VERSION
 from tornproof.impl.types.questdb import DESIGNATED, TAG, TypeTag
-from tornproof.impl.write.questdb_json import COLUMN_TYPE_MAX, ID_MAX, ID_MIN, LOCAL_KEY_IS_GLOBAL, QUESTDB_KEY, VERSION
 
 NO_SQUASH_TRACKER = -1
 DIGITS_MAX = 20

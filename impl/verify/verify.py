@@ -36,6 +36,7 @@ from tornproof.impl.table.partition import (
     resolve_partition,
 )
 from tornproof.impl.table.partition_names import interval_end
+from tornproof.impl.table.questdb_json import QUESTDB_KEY, ids_in
 from tornproof.impl.table.symbol_keys import dictionaries_by_position
 from tornproof.impl.table.symbols import SymbolTable
 from tornproof.impl.table.table import Table
@@ -46,7 +47,6 @@ from tornproof.impl.verify.native import Interval, check_native_columns, native_
 from tornproof.impl.verify.pages import page_checks
 from tornproof.impl.verify.table_files import TableFiles
 from tornproof.impl.verify.transaction_record import PartitionTimes, check_record, end_partitions, parquet_times
-from tornproof.impl.write.questdb_json import QUESTDB_KEY, ids_in
 
 PROBLEMS_PER_PARTITION = 20
 NATIVE, PARQUET = "native", "parquet"

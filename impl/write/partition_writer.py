@@ -52,9 +52,9 @@ from tornproof.impl.storage.interface import ReadableFile
 from tornproof.impl.table.columns import SnapshotColumn
 from tornproof.impl.table.partition import PM_FILE, PartitionFiles, ResolvedPartition
 from tornproof.impl.table.partition_schema import schema_elements
+from tornproof.impl.table.questdb_json import QUESTDB_KEY, JsonColumn, new_json, updated_json
 from tornproof.impl.write.commit import PartitionWrite
 from tornproof.impl.write.merge_plan import Span
-from tornproof.impl.write.questdb_json import QUESTDB_KEY, JsonColumn, new_json, updated_json
 
 CREATED_BY = "tornproof"
 

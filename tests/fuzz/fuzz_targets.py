@@ -38,12 +38,12 @@ from tornproof.impl.read.cold_read import read_cold
 from tornproof.impl.storage.interface import OpenMode
 from tornproof.impl.table.column_versions import decode_column_versions
 from tornproof.impl.table.metadata_file import decode_metadata_file
+from tornproof.impl.table.questdb_json import updated_json
 from tornproof.impl.table.symbol_index import decode_symbol_index
 from tornproof.impl.table.symbols import read_symbols
 from tornproof.impl.txn.transaction import decode_transaction, safe_read
 from tornproof.impl.types.physical import PhysicalType
 from tornproof.impl.types.raw_arrays import lists_of
-from tornproof.impl.write.questdb_json import updated_json
 
 ENCODED_COUNT_MAX = 1 << 14
 Target = Callable[[bytes], None]

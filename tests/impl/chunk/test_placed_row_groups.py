@@ -39,8 +39,8 @@ from tornproof.impl.parquet.thrift import Items, Struct, value_of
 from tornproof.impl.pm.chain import decode_chain
 from tornproof.impl.pm.encode import FooterFacts, NewRowGroup, encode_file
 from tornproof.impl.pm.footer_comparison import compare_footer
+from tornproof.impl.table.questdb_json import QUESTDB_KEY, JsonColumn, new_json, updated_json
 from tornproof.impl.types.physical import PhysicalType
-from tornproof.impl.write.questdb_json import QUESTDB_KEY, JsonColumn, new_json, updated_json
 
 SCHEMA = pa.schema(
     [

@@ -47,7 +47,7 @@ from tornproof.impl.parquet.thrift import (
     without,
 )
 from tornproof.impl.pm.chain import walk
-from tornproof.impl.write.questdb_json import QUESTDB_KEY, updated_json
+from tornproof.impl.table.questdb_json import QUESTDB_KEY, updated_json
 from tornproof.impl.write.writer_options import WriterOptions
 
 FOOTER = ids_of(FILE_META_DATA)

@@ -41,10 +41,10 @@ from tornproof.impl.storage.interface import StorageReason
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.create import NewColumn, create_table
 from tornproof.impl.table.metadata_file import PartitionBy
+from tornproof.impl.table.questdb_json import QUESTDB_KEY
 from tornproof.impl.txn.transaction import I64_MAX, I64_MIN, TXN_FILE
 from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.write import table_writer
-from tornproof.impl.write.questdb_json import QUESTDB_KEY
 from tornproof.impl.write.table_writer import TableWriter, WriterDeadError, open_writer
 
 

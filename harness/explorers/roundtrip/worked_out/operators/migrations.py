@@ -57,9 +57,9 @@ from tornproof.impl.storage.interface import Storage
 from tornproof.impl.table.create import NewColumn, create_table
 from tornproof.impl.table.metadata_file import PartitionBy, decode_metadata_file
 from tornproof.impl.table.partition import PM_FILE
+from tornproof.impl.table.questdb_json import QUESTDB_KEY, updated_json
 from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.pins import PINS_FILE
-from tornproof.impl.write.questdb_json import QUESTDB_KEY, updated_json
 
 END = struct.Struct("<Q")
 """The first field of metadata: where its newest generation ends."""

@@ -14,7 +14,7 @@ from parquet_files import footer_bytes
 from tornproof.impl.errors import CorruptError, ProblemError, UnsupportedError
 from tornproof.impl.parquet.footer import split_footer
 from tornproof.impl.pm.chain import walk
-from tornproof.impl.write.questdb_json import QUESTDB_KEY, JsonColumn, ids_in, new_json, updated_json
+from tornproof.impl.table.questdb_json import QUESTDB_KEY, JsonColumn, ids_in, new_json, updated_json
 
 DESIGNATED_TIMESTAMP, LONG, SYMBOL, VARCHAR = 131080, 6, 12, 26
 PLAIN = '{"version":1,"schema":[{"column_type":6,"column_top":0}]}'

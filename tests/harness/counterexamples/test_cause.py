@@ -2,6 +2,8 @@
 
 import json
 import struct
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -26,7 +28,7 @@ from tornproof.harness.counterexamples.log import DecisionLog
 from tornproof.harness.counterexamples.replay_engine import Change
 from tornproof.harness.counterexamples.run import Replayer, Signature, run_log
 from tornproof.harness.counterexamples.smaller import Candidate
-from tornproof.harness.counterexamples.step_names import Step, StepNames
+from tornproof.harness.counterexamples.step_names import OPEN, Step, StepNames
 from tornproof.harness.counterexamples.words import brief, sentences
 from tornproof.harness.mutation.baseline import baseline_of
 from tornproof.harness.mutation.catalogue import fault_named
@@ -43,7 +45,7 @@ from tornproof.harness.simulator.process.world import NO_RULES, ProcessGroup
 from tornproof.harness.systems.releases import PRESETS
 from tornproof.harness.systems.table import TableTarget
 from tornproof.harness.systems.toy import AcknowledgesFirst, HeaderFirst, SwallowsErrors, Toy
-from tornproof.impl.storage.interface import Storage
+from tornproof.impl.storage.interface import OpenMode, Storage
 
 ORPHAN_BASE = "questdb-9.4.2"
 
@@ -184,6 +186,67 @@ def test_a_file_is_synced_right_before_a_step_or_right_after_it_and_not_both(*, 
         group.close()
     second = (b"a", b"b") if is_before else (b"b",)
     assert [left[letter] for letter in (b"a", b"b", b"c")] == [(b"-", b"a"), second, (*second, b"c")]
+
+
+def left_by(body: Callable[[Storage], None], start: DiskImage, change: Change) -> object:
+    """Return all of a disk that a later call can depend on, after a writer whose run is changed."""
+    process = Process("writer", lambda storage, _: body(storage))
+    names, group = StepNames("d"), ProcessGroup(processes=(process,), judge=Judge(lambda _: None))
+    world = group.begin(Kernel.of(start), Progress())
+    try:
+        while world.nodes[0].call is not None:
+            change.make(names.name("writer", world.nodes[0]), world, 0)
+    finally:
+        group.close()
+    return world.kernel.identity()
+
+
+@pytest.mark.parametrize("synced", ["d", "d/g"])
+@pytest.mark.parametrize("start", [{"d/f": b"-"}, {"d/g": b"+"}, {"d/f": b"-", "d/g": b"+"}], ids=str)
+def test_what_is_synced_is_as_durable_as_if_its_writer_had_synced_it(synced: str, start: dict[str, bytes]) -> None:
+    """Of a file that got another name the new one is durable, too, for which a sync of its data would not do."""
+
+    def body(storage: Storage, *, is_own: bool) -> None:
+        with storage.open_for_writing("d/f", OpenMode.EXISTING_OR_NEW) as file:
+            file.pwrite(b"a", 0)
+            storage.rename("d/f", "d/g")
+            if is_own and synced == "d":
+                storage.sync_directory("d")
+            elif is_own:
+                file.fsync()
+            file.pwrite(b"b", 0)
+
+    change = Synced((synced,), Step("writer", OPEN, CallKind.PWRITE.value, "f", 2), is_before=True)
+    left = left_by(partial(body, is_own=False), DiskImage.of_files(start), change)
+    assert left == left_by(partial(body, is_own=True), DiskImage.of_files(start), Change())
+
+
+DELAYED: dict[CallKind, Callable[[Storage], object]] = {
+    CallKind.RENAME: lambda storage: storage.rename("d/f", "d/g"),
+    CallKind.UNLINK: lambda storage: storage.unlink("d/f"),
+    CallKind.MKDIR: lambda storage: storage.mkdir("d/f"),
+    CallKind.RMDIR: lambda storage: storage.rmdir("d/f"),
+}
+
+
+@pytest.mark.parametrize("kind", DELAYED)
+def test_a_step_that_is_delayed_leaves_what_it_leaves_if_its_writer_makes_it_later(kind: CallKind) -> None:
+    """What is lost of both, if the power fails, depends on which name was changed first."""
+
+    def body(storage: Storage, *, is_late: bool) -> None:
+        if not is_late:
+            DELAYED[kind](storage)
+        storage.rename("d/one", "d/other")
+        if is_late:
+            DELAYED[kind](storage)
+
+    start = DiskImage(
+        {"d/one": b"1", **({"d/f": b"-"} if kind in (CallKind.RENAME, CallKind.UNLINK) else {})},
+        frozenset({"d", "d/f"} if kind is CallKind.RMDIR else {"d"}),
+    )
+    change = Delayed(*(Step("writer", OPEN, of.value, file, 1) for of, file in ((kind, "f"), (CallKind.RENAME, "one"))))
+    late, early = (left_by(partial(body, is_late=is_late), start, Change()) for is_late in (True, False))
+    assert left_by(partial(body, is_late=False), start, change) == late != early
 
 
 @pytest.mark.nightly

@@ -36,7 +36,7 @@ from tornproof.harness.simulator.process.bodies import (
     reader_session,
 )
 from tornproof.harness.simulator.process.case import WRITER, NotExplorableError, TestCase
-from tornproof.harness.simulator.process.observer import Judge, Operations, Progress, Property
+from tornproof.harness.simulator.process.observer import Judge, NoVersionError, Operations, Progress, Property
 from tornproof.harness.simulator.process.simulated_process import Process
 from tornproof.harness.simulator.process.world import ProcessGroup, World
 from tornproof.model.trace import Known
@@ -300,7 +300,11 @@ def _explorable() -> Iterator[None]:
     try:
         yield
     except NotExplorableError as error:
-        raise Violation(Property.FAULT_FREE, str(error)) from error
+        raise _NotExplorable(Property.FAULT_FREE, str(error)) from error
+
+
+class _NotExplorable(Violation, NoVersionError):  # noqa: N818  # a verdict
+    """A fault-free run fails, which is no violation where the judge asks for it without a commit that was rejected."""
 
 
 def failure_in_words(failure: Failure) -> str:

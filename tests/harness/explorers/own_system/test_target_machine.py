@@ -583,6 +583,96 @@ def test_a_target_that_cannot_be_created_is_invalid_and_says_why() -> None:
     assert violation is not None and violation.violated is Property.FAULT_FREE
 
 
+class OpensOnce(Toy):
+    """Rejects a second session, which commits of one session do not need and a fault-free run of them does."""
+
+    name = "opens once"
+
+    @contextmanager
+    def open_writer(self, storage: Storage, path: str) -> Iterator[ToyWriter]:
+        if self.read(storage, path):
+            self.reject(path)
+        with super().open_writer(storage, path) as writer:
+            yield writer
+
+    def reject(self, path: str) -> None:
+        raise StorageError(file=path, operation="open", reason="it is Monday")
+
+
+class EndsAtOpening(OpensOnce):
+    """Ends with an exception that it does not declare instead."""
+
+    name = "ends at its second opening"
+
+    def reject(self, path: str) -> None:
+        raise KeyError("Monday")
+
+
+class UnreadableOnceReopened(OpensOnce):
+    """Accepts it, and lets no reader read from then on."""
+
+    name = "unreadable once reopened"
+
+    def read(self, storage: Storage, path: str) -> bytes:
+        if storage.kind(f"{path}/reopened") is EntryKind.FILE:
+            raise StorageError(file=path, operation="read", reason="it is Tuesday")
+        return super().read(storage, path)
+
+    @contextmanager
+    def open_writer(self, storage: Storage, path: str) -> Iterator[ToyWriter]:
+        if self.read(storage, path):
+            storage.rename(f"{path}/state", f"{path}/reopened")
+        with Toy.open_writer(self, storage, path):
+            yield _BlindWriter(self, storage, path)
+
+
+class _BlindWriter(ToyWriter):
+    def commit(self, operation: bytes) -> None:
+        if self._at[0].kind(f"{self._at[1]}/reopened") is not EntryKind.FILE:
+            super().commit(operation)
+
+
+@pytest.mark.parametrize("target", [OpensOnce(), EndsAtOpening(), UnreadableOnceReopened()], ids=named)
+def test_a_fault_free_run_that_fails_while_a_judge_asks_for_it_is_a_violation(target: Toy) -> None:
+    """What commits leave that all went through is compared with a run that has each in a session of its own."""
+    violation = violation_of(target, "toy", (step("commit"), step("commit")))
+    assert violation is not None and violation.violated is Property.FAULT_FREE
+    (finding,) = explored(target, steps=4).findings
+    assert finding.property == Property.FAULT_FREE
+
+
+class NeedsTheOneBefore(KeepsRejected):
+    """A commit of some letters is rejected unless others are there, be it because of a commit that was rejected."""
+
+    name = "needs the one before"
+
+    @contextmanager
+    def open_writer(self, storage: Storage, path: str) -> Iterator[ToyWriter]:
+        with super().open_writer(storage, path) as writer:
+            letters = self.read(storage, path)
+            yield _NeedingWriter(self, storage, path, letters, writer)
+
+
+class _NeedingWriter(ToyWriter):
+    def __init__(self, target: Toy, storage: Storage, path: str, letters: bytes, writer: ToyWriter) -> None:
+        super().__init__(target, storage, path)
+        self._letters, self._writer = letters, writer
+
+    def commit(self, operation: bytes) -> None:
+        if operation == b"two" and not self._letters.endswith(b"one"):
+            raise StorageError(file="state", operation="commit", reason="there is no one before")
+        self._letters += operation
+        self._writer.commit(operation)
+
+
+def test_a_commit_that_needs_one_that_was_rejected_and_is_there_violates_nothing() -> None:
+    """A run without the rejected one, which nobody saw, was said to fail without a disturbance."""
+    for call in range(14):
+        failing = {"do": "commit failing", "operation": {"bytes": b"one".hex()}, "choices": (call, 0)}
+        following = {"do": "commit", "operation": {"bytes": b"two".hex()}, "choices": ()}
+        assert violation_of(NeedsTheOneBefore(), "toy", (failing, following)) is None
+
+
 # Operations in files
 
 PLAIN = st.recursive(

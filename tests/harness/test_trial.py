@@ -111,6 +111,27 @@ def test_a_fault_is_triggered_where_something_else_comes_of_it(
     assert only["triggered"] is is_triggered
 
 
+@pytest.mark.parametrize("reaching", [(), ("memory",), ("roundtrip",), ("verify", "roundtrip")])
+def test_each_phase_that_is_tried_alone_says_for_itself_whether_it_reached_the_fault(
+    monkeypatch: pytest.MonkeyPatch, reaching: tuple[str, ...]
+) -> None:
+    """All phases behind the first one that reached it would have reached it, too."""
+
+    def check(
+        _: Trials, copy: PlantedCopy, phases: tuple[PhaseName, ...], seed: int
+    ) -> tuple[Document, list[Path], float]:
+        if phases[0] in reaching:
+            copy.mark.touch()
+        explored = [{"name": phases[0], "explored": 1, "verdict": "VALID", "note": ""}]
+        return {"verdict": "VALID", "phases": explored, "findings": []}, [], 0.0
+
+    monkeypatch.setattr(Trials, "_check", check)
+    phases = (PhaseName.MEMORY, PhaseName.ROUNDTRIP, PhaseName.VERIFY)
+    rows = [*Trials(table="nowhere", effort="small", phases=phases, tries_all=True).rows(HARMLESS, 0)]
+    assert [row["phase"] for row in rows] == [*phases]
+    assert tuple(row["phase"] for row in rows if row["reached"]) == tuple(each for each in phases if each in reaching)
+
+
 def test_a_third_of_the_names_is_set_aside() -> None:
     names = [f"fault {number}" for number in range(3_000)]
     assert abs(sum(map(is_set_aside, names)) - 1_000) < 100

@@ -1,6 +1,7 @@
 """Of a test case's findings one is kept for each property and cause, and only the first ones are shrunk."""
 
 import dataclasses
+import itertools
 import json
 from typing import Any
 
@@ -11,7 +12,15 @@ from tornproof.harness.common.signature import signature_of
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
 from tornproof.harness.counterexamples.make import with_case
 from tornproof.harness.explorers import simulated_phases
-from tornproof.harness.explorers.simulated_phases import NOT_SHRUNK, _new, _of_other_causes, simulate
+from tornproof.harness.explorers.schedules import crash as schedule_crash
+from tornproof.harness.explorers.simulated_phases import (
+    NOT_SHRUNK,
+    ONE_WRITER,
+    SEVERAL_WRITERS,
+    _new,
+    _of_other_causes,
+    simulate,
+)
 from tornproof.harness.replay import replay_finding
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.systems.releases import PRESETS
@@ -139,3 +148,33 @@ def test_of_each_kind_of_violation_only_the_first_is_new_in_its_test_case_and_in
     first = [(("known",), 0), (("new",), 1), (("new",), 2), (("other",), 3)]
     second = [(("other",), 4), (("last",), 5)]
     assert [*_new(first, known), *_new(second, known)] == [1, 3, 5]
+
+
+CONTROLS_OF_RUN = {
+    "schedule_controls.failed_controls": lambda seed: (f"one writer from seed {seed}",),
+    "schedule_writers.controls_of_run": lambda: ("several writers",),
+    "power_controls.controls_of_run": lambda models: tuple(model.name for model in models),
+    "schedule_crash.controls_of_run": lambda models: models,
+}
+
+
+@pytest.mark.parametrize(
+    ("explorer", "parts"),
+    [
+        (Explorer.SCHEDULES, (ONE_WRITER, SEVERAL_WRITERS)),
+        (Explorer.POWER, ("A B", "B C-8", "N-512")),
+        (Explorer.PRODUCT, ("kill", *schedule_crash.PRODUCT_MODELS)),
+    ],
+)
+def test_the_controls_of_all_parts_that_are_explored_are_tried(
+    monkeypatch: pytest.MonkeyPatch, explorer: Explorer, parts: tuple[str, ...]
+) -> None:
+    """Only the first kind of parts may have had theirs, and the others counted as passed."""
+    for name, controls in CONTROLS_OF_RUN.items():
+        monkeypatch.setattr(f"{simulated_phases.__name__}.{name}", controls)
+    strategy = simulated_phases._STRATEGIES[explorer]
+    own = {part: {*strategy.controls((part,), 7)} for part in parts}
+    assert all(own.values()) and len({*map(frozenset, own.values())}) == len(parts)
+    for count in range(len(parts) + 1):
+        for some in itertools.combinations(parts, count):
+            assert {*strategy.controls(some, 7)} == {name for part in some for name in own[part]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable
 from itertools import islice
@@ -16,7 +17,18 @@ from tornproof.harness.common.verdict import Finding, Verdict
 from tornproof.harness.explorers.corruption.catalogue import listed
 from tornproof.harness.explorers.corruption.judge import FOUND, Judge, Outcome
 from tornproof.harness.explorers.corruption.plan import Again, Kind, damage_of, evidence_of
-from tornproof.harness.explorers.corruption.served import PATH, WIDTHS_BYTES, served_image
+from tornproof.harness.explorers.corruption.served import (
+    INDEXED,
+    LATE,
+    OLDER_COUNT,
+    PATH,
+    ROW_COUNT,
+    SIZE,
+    WIDTHS_BYTES,
+    _suffix,
+    served_image,
+)
+from tornproof.harness.explorers.corruption.served_changes import served_files
 from tornproof.harness.replay import replay_finding
 from tornproof.harness.systems.workload import MADE_PATH, made_image
 from tornproof.impl.table.table import open_table
@@ -46,6 +58,18 @@ def test_the_table_is_sound_and_all_of_it_is_looked_at() -> None:
     assert (report.all_problems, report.notes) == ((), ())
     assert report.counts.indexes == 6
     assert {each.format for each in report.partitions} == {"native", "parquet"}
+
+
+def test_an_index_of_each_day_is_changed_and_where_a_column_came_late_its_own() -> None:
+    """The rows of a column that has none before its first one would be looked at in no index."""
+    sizes = {path.removeprefix(f"{PATH}/"): len(content) for path, content in served_image().files.items()}
+    days = sorted({file.partition("/")[0] for file in sizes if "/" in file})
+    files = {(day, of): f"{day}/{of}.{{}}{_suffix(of)}" for day in days for of in (INDEXED, LATE)}
+    # Only values in the native format have a size that says how many there are.
+    (late,) = (day for day in days if sizes.get(files[day, LATE].format("d")) == SIZE.size * (ROW_COUNT - OLDER_COUNT))
+    tried = {files[day, LATE if day == late else INDEXED] for day in days} | {f"{INDEXED}.{{}}"}
+    changed = {file for file in served_files() if re.search(r"\.[kv](\.\d+)?$", file)}
+    assert changed == {file.format(kind) for file in tried for kind in "kv"}
 
 
 def test_the_widths_of_values_are_those_that_are_checked() -> None:

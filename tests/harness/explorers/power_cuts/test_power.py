@@ -34,6 +34,8 @@ from tornproof.harness.explorers.power_cuts.replay import replay_power
 from tornproof.harness.explorers.power_cuts.sessions import LaterSessions, explore_model
 from tornproof.harness.explorers.power_cuts.trace import Traces
 from tornproof.harness.simulator.filesystem.file_state import PAGE_BYTES, FileState
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.simulator.persistence.legal_files import LegalFile, Limits, legal_file
 from tornproof.harness.simulator.persistence.models import (
     C_8,
@@ -64,16 +66,20 @@ from tornproof.harness.systems.toy import (
 from tornproof.harness.systems.toy_control import Control
 from tornproof.harness.systems.toy_locks import DropsUndo, Undo
 from tornproof.harness.systems.toy_losses import (
+    BLOCK_BYTES,
     RECOVERS_LAZILY,
     SYNCS_RENAMED_DATA,
+    TRUSTS_BLOCKS,
+    TRUSTS_SECTORS,
     CarelessAfterLoss,
     GoesOnBehindLoss,
     TrustsFailedSync,
+    TrustsOrder,
     TrustsRename,
     TrustsZeros,
 )
 from tornproof.harness.systems.workload import MADE_PATH, crash_operations, made_image
-from tornproof.impl.errors import StorageError
+from tornproof.impl.errors import CorruptError, StorageError
 from tornproof.impl.storage.interface import EntryKind, OpenMode, Storage
 from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.write.commit import HARDENED, RecoveryAction
@@ -640,3 +646,37 @@ def test_each_part_gets_its_share_of_the_disks_that_are_left() -> None:
         judged = shares[-1] - (part == "b")  # one that has fewer than it may
         exploration.tally.distinct.update({((part, number), Mock()): 1 for number in range(judged)})
     assert shares == [2, 3, 3, 4]
+
+
+def words_of(*numbers: int, apart: int = 8) -> bytes:
+    return b"".join(number.to_bytes(8, "little").ljust(apart, b"\0") for number in numbers)
+
+
+NAMED = {"state0": b"old", "state1": b"new"}
+
+
+@pytest.mark.parametrize(
+    ("toy", "files", "letters"),
+    [
+        (TrustsRename(), {**NAMED, "valid0": b""}, b"old"),
+        (TrustsRename(), {**NAMED, "valid1": b""}, b"new"),
+        (TrustsRename(), {**NAMED, "valid0": b"", "valid1": b""}, None),
+        (TrustsRename(), NAMED, None),
+        (TRUSTS_SECTORS, {"state": words_of(2, 2)}, b"xx"),
+        *((TRUSTS_SECTORS, {"state": words_of(*words)}, None) for words in ((1, 2), (2, 1))),
+        *((TRUSTS_BLOCKS, {"state": words_of(*words, apart=1016)[:1024]}, None) for words in ((1, 2), (2, 1))),
+        (TrustsOrder(), {"state": words_of(1, 2, apart=BLOCK_BYTES)}, b"x"),
+        (TrustsOrder(), {"state": words_of(2, 1, apart=BLOCK_BYTES)}, None),
+        (RECOVERS_LAZILY, {"state": b"ab", "last": words_of(2) + b"c"}, b"abc"),
+        (RECOVERS_LAZILY, {"state": b"ab", "last": words_of(1) + b"c"}, b"ac"),
+        (RECOVERS_LAZILY, {"state": b"ab", "last": words_of(3) + b"c"}, None),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_a_toy_rejects_each_way_in_which_its_files_contradict_each_other(
+    toy: Toy, files: dict[str, bytes], letters: bytes | None
+) -> None:
+    """One that trusts renames may have accepted two names, and proved nothing of disks that have both."""
+    storage = MemoryStorage.of(DiskImage.of_files({f"toy/{name}": content for name, content in files.items()}))
+    with nullcontext() if letters is not None else pytest.raises(CorruptError):
+        assert toy.read(storage, "toy") == letters

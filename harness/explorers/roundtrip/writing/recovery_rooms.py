@@ -133,11 +133,12 @@ def failed_controls() -> Iterator[str]:
         return open_writer(storage, path)  # type: ignore[no-any-return]
 
     controls: Controls = (
-        ("nothing is too large", EXCESS, lambda **_: None),
+        ("nothing is too large", EXCESS, lambda **_: None, "UnsupportedError"),
         (
             "a recovery needs no room",
             EXCESS,
             lambda *, pm_bytes, **others: excess(pm_bytes=pm_bytes - FOOTER_BYTES, **others),
+            "could not put aside",
         ),
         ("a file is spoilt", f"{__name__}:open_writer_of_copy", open_and_spoil, "after the recovery verify reports"),
         ("rows are lost", f"{__name__}:rows_in", lambda *_: [], "after the recovery the rows are"),

@@ -65,6 +65,7 @@ KEYS: dict[str, tuple[Any, Any]] = {
 ADDED: Rows = [(FIRST_TIME + DAY, 2), (FIRST_TIME + 2 * DAY, 3)]
 """To a day that is there, and to another one."""
 WRITER = "tornproof.impl.write.table_writer"
+CHANGE = "tornproof.impl.write.partition_change"
 
 
 @functools.cache
@@ -84,11 +85,12 @@ def special_commits() -> tuple[Question, ...]:
 
 
 def failed_controls() -> Iterator[str]:
-    """Yield what is not noticed of a writer that leaves out a row, and of one that knows the default codec alone."""
+    """Yield what is not noticed of writers that leave out a row, know the default codec alone, or cannot stream."""
     conform = original_of(f"{WRITER}:conform")
     controls: Controls = (
         ("a row is left out", f"{WRITER}:conform", lambda *of: conform(*of)[1:]),
-        ("codecs are the default ones", "tornproof.impl.write.partition_change:encode_options", lambda *_: None),
+        ("codecs are the default ones", f"{CHANGE}:encode_options", lambda *_: None),
+        ("nothing can be streamed", f"{CHANGE}:stream_new_directory", lambda *_: None),
     )
     return not_noticed(controls, problem_of, special_commits())
 
@@ -362,7 +364,7 @@ def _filters_under(limit: int, *, is_streamed: bool) -> tuple[int, bool]:
     with ExitStack() as around:
         around.enter_context(replaced("tornproof.impl.limits:PM_LIMIT_BYTES", limit))
         if is_streamed:
-            around.enter_context(replaced("tornproof.impl.write.partition_change:STREAMED_BYTES", 1))
+            around.enter_context(replaced(f"{CHANGE}:STREAMED_BYTES", 1))
         commit(storage, PATH, rows, options=WriterOptions(blooms=BloomOptions(columns={"v": 0.01})))
     header = _metadata_of(storage).header
     return len(header.bloom_columns), header.blooms_external

@@ -125,6 +125,22 @@ def test_questions_about_pages_with_checksums_are_asked_of_such_pages(
     assert asked == []
 
 
+def test_times_are_decoded_of_files_without_bounds_in_each_encoding_and_in_row_groups_of_all_shapes() -> None:
+    """Times that are there as bounds need not be decoded."""
+    encodings, names, shapes = {"PLAIN": 0, "DELTA_BINARY_PACKED": 5}, Counter[str](), defaultdict[str, set[Any]](set)
+    for question in questions():
+        if question.kind in ("decoded times", "rejections") and " times" in question.name:
+            assert isinstance(question.found, functools.partial)
+            groups = opened(question.found.args[0]).decoded().row_groups
+            assert all(chunk.statistics is None for group in groups for chunk in group.chunks), question.name
+            names[question.kind] += 1
+            for name in (name for name in encodings if f" times, {name}, " in question.name):
+                assert all(encodings[name] in chunk.encodings for group in groups for chunk in group.chunks)
+                shapes[name].add(tuple(group.num_rows for group in groups))
+    assert names == {"decoded times": 24, "rejections": 6}
+    assert shapes["PLAIN"] == shapes["DELTA_BINARY_PACKED"] > {(1,), (2,), (5,), (2, 2, 1), (1,) * 9, (5, 4)}
+
+
 def kinds_of(findings: list[Any]) -> set[str]:
     return {questions()[each.evidence["worked_out"]].kind for each in findings}
 

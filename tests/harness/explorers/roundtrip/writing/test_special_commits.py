@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pyarrow as pa
@@ -10,10 +11,11 @@ import pytest
 from depth import nightly
 from replayed import kinds_that_replay
 
-from tornproof.harness.common.patch import wrapped
+from tornproof.harness.common.patch import original_of, replaced, wrapped
 from tornproof.harness.explorers.roundtrip.parts import SPECIAL_COMMITS
+from tornproof.harness.explorers.roundtrip.worked_out.question import problem_of
 from tornproof.harness.explorers.roundtrip.writing import special_commits as module
-from tornproof.harness.explorers.roundtrip.writing.special_commits import failed_controls
+from tornproof.harness.explorers.roundtrip.writing.special_commits import CHANGE, failed_controls, special_commits
 
 
 def as_doubles(comparable: Callable[[pa.ChunkedArray], pa.Array]) -> Callable[[pa.ChunkedArray], pa.Array]:
@@ -43,4 +45,26 @@ def test_what_a_writer_does_otherwise_is_found_and_replays(
 
 def test_a_blind_look_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "problem_of", lambda _: None)
-    assert len([*failed_controls()]) == 2
+    assert len([*failed_controls()]) == 3
+
+
+def test_a_commit_is_streamed_or_written_at_once_as_is_said_and_again_where_its_filters_are_too_large() -> None:
+    """What makes it streamed may be prepared and never begun."""
+    questions, begun = [each for each in special_commits() if each.kind == "filters"], list[str]()
+    assert len({each.name for each in questions}) == len(questions) == 4
+
+    def noted(way: str) -> AbstractContextManager[None]:
+        begin = original_of(f"{CHANGE}:{way}")
+
+        def noting(*of: Any, **more: Any) -> Any:
+            begun.append(way)
+            return begin(*of, **more)
+
+        return replaced(f"{CHANGE}:{way}", noting)
+
+    with noted("stream_new_directory"), noted("next_in_new_directory"):
+        for question in questions:
+            begun.clear()
+            assert problem_of(question) is None
+            way = "stream_new_directory" if question.name.endswith("streamed") else "next_in_new_directory"
+            assert begun == [way] * (2 if " 2000 bytes" in question.name else 1)

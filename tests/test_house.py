@@ -185,6 +185,60 @@ def test_other_uses_of_clocks_are_left_alone(body: str) -> None:
     assert list(timed_assertions(f"def test_it():\n    {body}")) == []
 
 
+def contexts_in(tree: ast.Module) -> set[str]:
+    """Return the names of a module's functions that make something to be entered."""
+    return {
+        node.name
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef) and any(map(makes_context, (*node.decorator_list, node.returns)))
+    }
+
+
+def makes_context(node: ast.expr | None) -> bool:
+    return node is not None and re.match(r"contextmanager$|AbstractContextManager\b", ast.unparse(node)) is not None
+
+
+def left_contexts(tree: ast.Module, known: dict[str, set[str]]) -> Iterator[int]:
+    """Yield the lines that make something to be entered and leave it at that; `known` has what each module makes."""
+    names = contexts_in(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            made = known.get(f"{node.module}".rpartition(".")[2], ())
+            names |= {each.name for each in node.names if each.name in made}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Expr(value=ast.Call(func=ast.Name(id=name))) if name in names:
+                yield node.lineno
+
+
+def test_what_is_made_to_be_entered_is_entered() -> None:
+    """Nothing says so of what is to be replaced for a while, and never is."""
+    sources = {path: path.read_text() for path in project_files() if path.suffix == ".py"}
+    trees = {path: ast.parse(text) for path, text in sources.items() if re.search("(?i)contextmanager", text)}
+    known = {path.stem: contexts_in(tree) for path, tree in trees.items()}
+    assert known["patch"] == {"replaced", "wrapped", "blind_to_metadata"}
+    statement = re.compile(rf"^ *(?:{'|'.join(name for names in known.values() for name in names)})\(", re.MULTILINE)
+    found = {path: [*left_contexts(ast.parse(text), known)] for path, text in sources.items() if statement.search(text)}
+    assert found and {path: lines for path, lines in found.items() if lines} == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "is_left"),
+    [
+        ("replaced('x', 1)", True),
+        ("from a.patch import wrapped\nwrapped('x', 1)", True),
+        ("from a.patch import other\nother('x', 1)", False),
+        ("with replaced('x', 1): pass", False),
+        ("stack.enter_context(replaced('x', 1))", False),
+    ],
+)
+def test_what_is_made_and_not_entered_is_recognised(line: str, *, is_left: bool) -> None:
+    makers = "@contextmanager\ndef replaced(): ...\n", "def wrapped() -> AbstractContextManager[None]: ...\n"
+    known = {"patch": contexts_in(ast.parse("".join(makers)))}
+    assert known == {"patch": {"replaced", "wrapped"}}
+    assert bool([*left_contexts(ast.parse(makers[0] + line), known)]) is is_left
+
+
 def test_commands_say_of_themselves_what_the_list_of_commands_says() -> None:
     for name, sentence in COMMANDS.items():
         command = getattr(importlib.import_module(f"tornproof.cli.commands.{name}"), name)

@@ -267,9 +267,10 @@ def blind_to_contradictions() -> Iterator[None]:
             "tornproof.impl.read.row_group:check_rows",
             "tornproof.impl.verify.pages:check_rows",
             "tornproof.impl.chunk.chunk:check_counts",
-            "tornproof.impl.chunk.chunk:check_bounds_of_pages",
         ):
             stack.enter_context(replaced(location, lambda *_, **__: None))
+        # What it returns says whether the bounds are those of an earlier server.
+        stack.enter_context(replaced("tornproof.impl.chunk.chunk:check_bounds_of_pages", lambda *_, **__: False))
         yield
 
 

@@ -93,7 +93,7 @@ decode_area = tornproof.impl.txn.transaction._decode_area
 
 NO_CHECKSUM: Patch = ("tornproof.impl.pm.chain:check_checksum", nothing)
 NO_COMPARISON: Patch = ("tornproof.impl.verify.verify:compare_footer", no_problems)
-NO_STATISTICS: Patch = ("tornproof.impl.chunk.chunk:check_bounds_of_pages", nothing)
+NO_STATISTICS: Patch = ("tornproof.impl.chunk.chunk:check_bounds_of_pages", lambda *_, **__: False)
 NO_PAGE_WALK: Patch = ("tornproof.impl.chunk.chunk:walk_pages", no_pages)
 NO_TAIL: Patch = ("tornproof.impl.table.partition:_check_data", no_problems)
 NO_TOKEN: Patch = ("tornproof.impl.table.partition:resolve", newest_generation)

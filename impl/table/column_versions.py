@@ -158,7 +158,7 @@ def plan_column_versions(current_file: Buffer, following: ColumnVersions, *, ver
     header = layout.ColumnVersionsHeader.unpack(current_file, 0, file=CV_FILE)
     live, free = Area.of(header, version), Area.of(header, version + 1)
     content = following.encode()
-    offset = _whole_words(offset_beside(max(live.offset, HEADER_BYTES), live.size, len(content), HEADER_BYTES))
+    offset = offset_beside(max(live.offset, HEADER_BYTES), live.size, len(content), HEADER_BYTES)
     file_size_bytes = max(len(current_file), whole_steps(offset + len(content)))
     if file_size_bytes > CV_LIMIT_BYTES:
         raise UnsupportedError(CV_FILE, "size", None, f"at most {CV_LIMIT_BYTES}", file_size_bytes)
@@ -215,7 +215,3 @@ _VERSION_OFFSET = layout.ColumnVersionsHeader.layout.offset_of("version")
 
 def _version_store(version: int) -> WordStore:
     return WordStore(offset_bytes=_VERSION_OFFSET, size_bytes=WORD_BYTES, value=version % (1 << 64))
-
-
-def _whole_words(offset_bytes: int) -> int:
-    return -(-offset_bytes // WORD_BYTES) * WORD_BYTES

@@ -34,7 +34,7 @@ NO_LAG = {"lag_row_count": 0, "lag_min_timestamp": I64_MAX, "lag_max_timestamp":
 """What a record says of an empty lag, which has LAG_TXN_COUNT 0, too, unless a server has stored a sign there."""
 _BASE = layout.BaseHeader.layout
 _RECORD = layout.TransactionRecord.layout
-_SLOT_WORD_BYTES = 4
+_WORD_BYTES, _SLOT_WORD_BYTES = 8, 4
 _NOTHING_LEFT_OVER = bytes(_RECORD.field("left_over").wire.size_bytes)
 
 
@@ -256,8 +256,12 @@ def words_of(content: Buffer, offset_bytes: int, size_bytes: int) -> Iterator[Wo
 
 
 def offset_beside(live_offset: int, live_bytes: int, size_bytes: int, header_bytes: int) -> int:
-    """Return the offset of a free area: behind the header if it fits before the live one, else right behind that."""
-    return header_bytes if header_bytes + size_bytes <= live_offset else live_offset + live_bytes
+    """Return the offset of a free area: behind the header if it fits before the live one, else right behind that.
+
+    It begins at a whole word, also where the live one, of a server, does not end at one.
+    """
+    behind = -(-(live_offset + live_bytes) // _WORD_BYTES) * _WORD_BYTES
+    return header_bytes if header_bytes + size_bytes <= live_offset else behind
 
 
 def whole_steps(size_bytes: int) -> int:

@@ -130,8 +130,8 @@ class Execution:
             if self._has_rejected and choose(2):
                 self._leave()
         else:
-            self.counts[NOTHING_FAILS] += 1
-            self.lines[-1] += ", of which no call can fail: acknowledged"
+            self.counts[NOTHING_FAILS] += not self._has_rejected
+            self.lines[-1] += f", of which no call can fail{self._answer}"
         self._observe()
 
     def reopen(self, choose: Choose) -> None:

@@ -108,7 +108,8 @@ def stores() -> Iterator[Question]:
     """Yield where the live record may stand, and whether the next one is stored beside it, and is there afterwards."""
     for symbol_count, older_count, count in itertools.product((0, 1), (0, 1, 2), (0, 1, 3)):
         smallest = FIRST_AREA + RECORD.size + SYMBOL.size * symbol_count + PARTITIONS_SIZE_BYTES + ENTRY.size * count
-        for offset in (FIRST_AREA, *range(smallest - 16, smallest + 17, 8), 4096):
+        # One of a server may begin between two words.
+        for offset in (FIRST_AREA, FIRST_AREA + 4, *range(smallest - 16, smallest + 17, 4), 4096):
             words = f"{symbol_count} symbol counts and {count} partitions beside {older_count} partitions at {offset}"
             found = functools.partial(_stored, offset, symbol_count, older_count, count)
             yield Question("stores", f"the stores of a version with {words}", found, "as a whole, and elsewhere")

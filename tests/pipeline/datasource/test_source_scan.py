@@ -223,6 +223,19 @@ def test_spark_itself_leaves_columns_and_row_groups_out(spark: SparkSession, tab
     assert re.search(r"ReadSchema: struct<v:bigint>", plan)
 
 
+def test_spark_leaves_no_row_groups_out_by_texts_and_bytes(spark: SparkSession, tmp_path: Path) -> None:
+    """Rows were lost that are outside of the bounds, or null beyond the count, that earlier servers wrote."""
+    of = (TypeTag.VARCHAR, TypeTag.STRING, TypeTag.SYMBOL, TypeTag.BINARY, TypeTag.LONG256, TypeTag.UUID)
+    path = new_table(tmp_path / "t", {tag.name.lower(): tag for tag in of})
+    commit(path, {"ts": times_from(0, 1), "varchar": ["a"], "string": ["b"], "symbol": ["c"]})
+    with scan(spark, str(path)) as frame:
+        for tag in of:
+            plan = frame.where(functions.col(tag.name.lower()).isNull())._jdf.queryExecution().toString()
+            assert re.search(r"PushedFilters: \[\]", plan), tag
+        assert frame.where("varchar = 'a' AND string = 'b' AND symbol = 'c' AND binary IS NULL").count() == 1
+    assert_native(spark, path)
+
+
 def test_bytes_behind_the_committed_ones_are_not_read(spark: SparkSession, table: Path) -> None:
     expected = expected_of(table)
     with data_of(table).open("ab") as file:

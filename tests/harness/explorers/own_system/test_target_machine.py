@@ -436,6 +436,8 @@ def test_a_writer_that_rejects_two_commits_in_a_row_is_not_given_another_one() -
         "open the writer",
         "commit b'three'",
     ]
+    lines = lines_of(Poisoned(), failing, ("commit failing", b"two", ()))
+    assert lines[2:] == ["commit b'two', of which no call can fail: rejected"]
 
 
 def test_commits_whose_calls_cannot_fail_have_a_verdict_of_the_machine() -> None:

@@ -34,6 +34,7 @@ from tornproof.harness.systems.server.process import Server
 
 PARQUET_HOURS = 3
 KILLS = 6
+NULLS_IN_A_ROW = 40_000
 CONVERTED_TABLES = 8
 CHECK_ROUNDS = 8
 STATEMENTS_BEFORE_KILL = 40
@@ -331,6 +332,53 @@ def _altered_and_converted(server: Server, tally: Tally) -> tuple[Outcome, str]:
     return Outcome.AGREES, f"{len(numbers)} tables are sound after each of 3 conversions, and after each of 4 rows"
 
 
+def _long_run_of_nulls(server: Server, tally: Tally) -> tuple[Outcome, str]:
+    """We commit more nulls of a SYMBOL in a row than pages have rows; the server counts them, and inserts there."""
+    server.execute("CREATE TABLE nulls (ts TIMESTAMP, s SYMBOL) TIMESTAMP(ts) PARTITION BY DAY WAL")
+    server.execute(f"INSERT INTO nulls VALUES ({FIRST_HOUR}, 'a'), ({FIRST_HOUR + 24 * HOUR}, 'b')")
+    server.settle("nulls")
+    path, first = path_of(server, "nulls"), FIRST_HOUR - 24 * HOUR
+    times = [first + number for number in range(1 + NULLS_IN_A_ROW)]
+
+    def commit() -> None:
+        with tornproof.open(path).writer() as writer:
+            writer.write(pa.table({"ts": times, "s": ["a", *[None] * NULLS_IN_A_ROW]}).cast(writer.schema))
+            writer.commit()
+
+    alone(server, path, commit)
+    demand_equal("counts", [[3 + NULLS_IN_A_ROW, 3]], server.execute("SELECT count(), count(s) FROM nulls"))
+    server.execute(f"INSERT INTO nulls VALUES ({first + SECOND}, 'c')")
+    server.settle("nulls")
+    demand_equal("counts", [[4 + NULLS_IN_A_ROW, 4]], server.execute("SELECT count(), count(s) FROM nulls"))
+    alone(server, path, lambda: tornproof.migrate(path))
+    _demand_sound(path)
+    return Outcome.AGREES, f"{NULLS_IN_A_ROW} nulls in a row, and a row of the server beside them"
+
+
+def _types_changed_and_converted(server: Server, tally: Tally) -> tuple[Outcome, str]:
+    """The server changes types of columns and converts partitions; we read them and commit there; it reads all."""
+    server.execute("CREATE TABLE retyped (ts TIMESTAMP, v INT, s STRING) TIMESTAMP(ts) PARTITION BY HOUR WAL")
+    values = ", ".join(f"({FIRST_HOUR + hour * HOUR}, {hour}, 'text {hour}')" for hour in range(4))
+    server.execute(f"INSERT INTO retyped VALUES {values}, ({FIRST_HOUR + SECOND}, NULL, NULL)")
+    for change in ("v TYPE LONG", "v TYPE DOUBLE", "s TYPE VARCHAR"):
+        server.settle("retyped")
+        server.execute(f"ALTER TABLE retyped ALTER COLUMN {change}")
+    hours = ", ".join(f"'2024-01-01T0{hour}'" for hour in range(PARQUET_HOURS))
+    server.execute(f"ALTER TABLE retyped CONVERT PARTITION TO PARQUET LIST {hours}")
+    server.settle("retyped")
+    path, last = path_of(server, "retyped"), FIRST_HOUR + PARQUET_HOURS * HOUR
+    parquet_rows = server.execute(f"SELECT v, s FROM retyped WHERE ts < {last}")
+    alone(server, path, lambda: tornproof.migrate(path))
+    with tornproof.open(path).snapshot() as snapshot:
+        ours = [[*row.values()] for row in snapshot.to_arrow(["v", "s"]).to_pylist()]
+    demand_equal("rows", parquet_rows, ours)
+    row: dict[str, list[Any]] = {"ts": [FIRST_HOUR + 2 * SECOND], "v": [0.5], "s": ["ours"]}
+    alone(server, path, lambda: _commit(tornproof.open(path), row))
+    rows = [*ours[:2], [0.5, "ours"], *ours[2:], [float(PARQUET_HOURS), f"text {PARQUET_HOURS}"]]
+    demand_equal("rows", rows, server.execute("SELECT v, s FROM retyped"))
+    return Outcome.AGREES, f"{len(rows)} rows of columns whose types were changed 3 times"
+
+
 def _server_killed(server: Server, tally: Tally) -> tuple[Outcome, str]:
     """The server is killed among its commits; we migrate, recover, verify; it starts again and has all statements."""
     acknowledged = 0
@@ -442,6 +490,8 @@ CASES: Sequence[Case] = (
     _dead_bytes_of_a_killed_commit,
     _created_by_us,
     _altered_and_converted,
+    _long_run_of_nulls,
+    _types_changed_and_converted,
     _server_killed,
     _server_upserts_beside_a_border_of_row_groups,
     _server_killed_in_its_own_commit,

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Protocol
@@ -18,12 +17,13 @@ import numpy
 import pytest
 from command_line import TIMEOUT_SECONDS, warm_runner
 from depth import nightly
+from toy_rejections import Refuses
 
 from tornproof.cli.commands.replay import replay
 from tornproof.cli.replay_file import replayed_verdict
 from tornproof.harness.common.verdict import Phase, Verdict
 from tornproof.harness.simulator.process.observer import Property
-from tornproof.harness.systems.toy import Toy, ToyWriter
+from tornproof.harness.systems.toy import Toy
 from tornproof.impl.errors import EMPTY_PATH
 from tornproof.pipeline.files import location_of
 from tornproof.pytest_plugin import REPLAY, Explorers
@@ -324,32 +324,6 @@ def test_a_commit_may_change_what_it_is_given(explorers: Explorers, name: str) -
     operations = [[b"one"], [b"t"]]
     assert getattr(explorers, name)(Takes(), operations).verdict is Verdict.VALID
     assert operations == [[b"one"], [b"t"]]
-
-
-class Refuses(Toy):
-    """A sound target whose writer rejects every commit after one that it has rejected."""
-
-    name, rejections = "refuses", (BrokenPipeError,)
-
-    @contextmanager
-    def open_writer(self, storage: Storage, path: str) -> Iterator[ToyWriter]:
-        """Open one that remembers."""
-        with super().open_writer(storage, path):
-            yield RefusingWriter(self, storage, path)
-
-
-class RefusingWriter(ToyWriter):
-    """Rejects by an exception of its own once a commit of its has failed."""
-
-    has_failed = False
-
-    def commit(self, operation: bytes) -> None:
-        """Add letters, or reject them."""
-        if self.has_failed:
-            raise BrokenPipeError
-        self.has_failed = True
-        super().commit(operation)
-        self.has_failed = False
 
 
 def test_a_writer_that_rejects_all_further_commits_takes_no_more_work_with_each(explorers: Explorers) -> None:

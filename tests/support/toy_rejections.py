@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from tornproof.harness.systems.toy import Toy, ToyWriter
 from tornproof.harness.systems.toy_losses import BlockWriter, GoesOnBehindLoss
-from tornproof.impl.errors import StorageError
+from tornproof.impl.errors import BusyError, StorageError
 from tornproof.impl.storage.interface import Mapping, OpenMode, Storage
 
 WORD_BYTES = 8
@@ -84,3 +84,25 @@ class CountingWriter:
     def commit(self, operation: bytes) -> None:
         self._mapping.store_u64(WORD_BYTES, len(operation))
         self._mapping.store_u64(0, self._mapping.load_u64(0) + len(operation))
+
+
+class Refuses(Toy):
+    """A writer rejects every commit after one that it has rejected, before it calls anything."""
+
+    name, rejections = "refuses", (StorageError, BusyError)
+
+    @contextmanager
+    def open_writer(self, storage: Storage, path: str) -> Iterator[ToyWriter]:
+        with super().open_writer(storage, path):
+            yield _RefusingWriter(self, storage, path)
+
+
+class _RefusingWriter(ToyWriter):
+    _has_failed = False
+
+    def commit(self, operation: bytes) -> None:
+        if self._has_failed:
+            raise BusyError("it has rejected a commit")
+        self._has_failed = True
+        super().commit(operation)
+        self._has_failed = False

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
-from toy_rejections import CountsInMemory, KeepsRejected
+from toy_rejections import CountsInMemory, KeepsRejected, Refuses
 
 from tornproof.harness.common.system import Target
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
@@ -412,31 +412,13 @@ def test_a_writer_goes_on_after_a_rejection_openings_fail_and_no_reader_need_com
 
 
 def test_a_writer_that_rejects_two_commits_in_a_row_is_not_given_another_one() -> None:
-    class Poisoned(GivesIn):
-        rejections = (StorageError, BusyError)
-
-        @contextmanager
-        def open_writer(self, storage: Storage, path: str) -> Iterator[ToyWriter]:
-            with Toy.open_writer(self, storage, path):
-                yield PoisonedWriter(self, storage, path)
-
-    class PoisonedWriter(ToyWriter):
-        is_poisoned = False
-
-        def commit(self, operation: bytes) -> None:
-            if self.is_poisoned:
-                raise BusyError("it has rejected a commit")
-            self.is_poisoned = True
-            super().commit(operation)
-            self.is_poisoned = False
-
     failing = ("commit failing", b"one", (0, 0))
-    assert lines_of(Poisoned(), failing, ("commit", b"two", ()), ("commit", b"three", ()))[2:] == [
+    assert lines_of(Refuses(), failing, ("commit", b"two", ()), ("commit", b"three", ()))[2:] == [
         "commit b'two': rejected",
         "open the writer",
         "commit b'three'",
     ]
-    lines = lines_of(Poisoned(), failing, ("commit failing", b"two", ()))
+    lines = lines_of(Refuses(), failing, ("commit failing", b"two", ()))
     assert lines[2:] == ["commit b'two', of which no call can fail: rejected"]
 
 

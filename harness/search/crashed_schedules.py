@@ -25,12 +25,13 @@ from tornproof.harness.search.product_reduction import (
     CrashSearch,
     Moves,
     ReductionCounts,
+    has_failed,
     is_at_work,
 )
 from tornproof.harness.search.random_schedules import Sampler, uniform
 from tornproof.harness.search.staleness import StaleReads
 from tornproof.harness.search.transitions import Schedule
-from tornproof.harness.simulator.process.bodies import FAILED, RECOVERED
+from tornproof.harness.simulator.process.bodies import RECOVERED
 from tornproof.harness.simulator.process.simulated_process import Node
 from tornproof.harness.simulator.process.world import World
 
@@ -187,7 +188,7 @@ class CrashedSchedules(CrashSearch):
             met = set[Node]()
             for world, moves in _steps(crash.world, schedule):
                 writer = world.nodes[WRITER_INDEX]
-                if writer not in met and any(mark.kind == FAILED for mark in writer.marks):
+                if writer not in met and has_failed(writer):
                     met.add(writer)
                     killed = self.sessions.after_kill(world)
                     if not end.progress.violations and self._is_new(killed):

@@ -187,11 +187,11 @@ class ProductReduction(CrashSearch):
         trace = Trace(world)
         arrivals = self._search(trace, readers, legs)
         has_violation = bool(trace.progresses[-1].violations)
-        if has_violation or not _has_failed(trace.nodes[-1]):
+        if has_violation or not has_failed(trace.nodes[-1]):
             # The writer ends as if nothing had failed.
             self._end(trace, arrivals, has_crashed=False)
         for trace_index, node in enumerate(trace.nodes):
-            if _has_failed(node) and not has_violation:
+            if has_failed(node) and not has_violation:
                 kill = _Leg(arrivals, trace_index, ("kill",))
                 met = [state for state, index in _right(arrivals) if index <= trace_index]
                 self._recover(self.sessions.after_kill(self._world_at(trace, trace_index)), met, [*legs, kill])
@@ -281,7 +281,8 @@ def _right(arrivals: Arrivals) -> list[tuple[ReaderState, int]]:
     return [(state, arrival.trace_index) for state, arrival in arrivals.items() if not state.progress.violations]
 
 
-def _has_failed(writer: Node) -> bool:
+def has_failed(writer: Node) -> bool:
+    """Whether a writer has just rejected a commit."""
     return any(mark.kind == FAILED for mark in writer.marks)
 
 

@@ -122,8 +122,9 @@ class ColumnIndex(msgspec.Struct, frozen=True, kw_only=True):
     def _has_no_bounds(self) -> bool:
         """Whether servers call all pages null because such values get no bounds: arrays, and UUID up to 9.3.0."""
         tag = tag_of(self.column.type)
-        is_empty = all(self.null_pages) and all(value_of(self.column, low) is None for low, _ in self.raw_bounds)
-        return tag is TypeTag.ARRAY or (tag is TypeTag.UUID and is_empty)
+        if tag is not TypeTag.UUID:
+            return tag is TypeTag.ARRAY
+        return all(self.null_pages) and all(value_of(self.column, low) is None for low, _ in self.raw_bounds)
 
     def _check_bounds(self, number: int, bounds: tuple[Any, Any], extremes: tuple[Any, Any]) -> None:
         names, comparisons = ("min_values", "max_values"), (operator.le, operator.ge)

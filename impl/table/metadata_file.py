@@ -107,6 +107,11 @@ class TableMetadata(msgspec.Struct, frozen=True, kw_only=True):
         return {key: column for column in self.columns for key in column.ids}
 
     @property
+    def names_by_id(self) -> dict[int, str]:
+        """Their names by the same ids."""
+        return {key: column.name for key, column in self.columns_by_id.items()}
+
+    @property
     def keys(self) -> dict[str, int]:
         """The types of the deduplication keys by name, the designated timestamp first; empty without deduplication."""
         first = sorted(self.columns, key=lambda column: column.id != self.timestamp_id)

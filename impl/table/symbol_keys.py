@@ -25,7 +25,7 @@ def dictionaries_by_position(
     header: FileHeader, metadata: TableMetadata | None, symbols: Mapping[str, SymbolTable] | None
 ) -> Mapping[int, SymbolTable]:
     """Return the table's dictionaries by the position of those columns of a partition that have the same keys."""
-    names = {key: column.name for key, column in metadata.columns_by_id.items()} if metadata and symbols else {}
+    names = metadata.names_by_id if metadata and symbols else {}
     return {
         position: symbols[names[column.id]]
         for position, column in enumerate(header.columns)

@@ -112,11 +112,6 @@ class PartitionChanger(msgspec.Struct, kw_only=True):
         """The name of the designated timestamp."""
         return self.timestamp.name
 
-    @property
-    def _names(self) -> dict[int, str]:
-        """The names of the table's columns by all ids that files have them under."""
-        return {key: column.name for key, column in self.metadata.columns_by_id.items()}
-
     def load(self, resolved: ResolvedPartition) -> OpenPartition:
         """Return the state of a resolved partition; raises CorruptError, UnsupportedError, StorageError."""
         return load_state(resolved, self.timestamp)
@@ -284,7 +279,7 @@ class PartitionChanger(msgspec.Struct, kw_only=True):
         self, tables: Iterable[pa.Table], header: FileHeader, limited: WriterOptions
     ) -> Iterator[EncodedRowGroup]:
         """Yield rows, given in several tables, as row groups with the sizes and the encoding in `limited`."""
-        names = self._names
+        names = self.metadata.names_by_id
         symbols = {
             column.name: self.symbols_of(names[column.id])
             for column in header.columns
@@ -329,7 +324,7 @@ class PartitionChanger(msgspec.Struct, kw_only=True):
 
     def _breaks_ascii(self, header: FileHeader, rows: pa.Table) -> bool:
         """Whether rows have other text in a column that is marked as ASCII in the header, which no update changes."""
-        names = self._names
+        names = self.metadata.names_by_id
         promised = [column.id for column in header.columns if layout.IS_ASCII.get(column.flags)]
         return any(pc.any(pc.invert(pc.string_is_ascii(rows[names[key]]))).as_py() for key in promised)
 

@@ -339,13 +339,8 @@ def _long_run_of_nulls(server: Server, tally: Tally) -> tuple[Outcome, str]:
     server.settle("nulls")
     path, first = path_of(server, "nulls"), FIRST_HOUR - 24 * HOUR
     times = [first + number for number in range(1 + NULLS_IN_A_ROW)]
-
-    def commit() -> None:
-        with tornproof.open(path).writer() as writer:
-            writer.write(pa.table({"ts": times, "s": ["a", *[None] * NULLS_IN_A_ROW]}).cast(writer.schema))
-            writer.commit()
-
-    alone(server, path, commit)
+    rows = {"ts": times, "s": ["a", *[None] * NULLS_IN_A_ROW]}
+    alone(server, path, lambda: _commit(tornproof.open(path), rows, tornproof.WriterOptions()))
     demand_equal("counts", [[3 + NULLS_IN_A_ROW, 3]], server.execute("SELECT count(), count(s) FROM nulls"))
     server.execute(f"INSERT INTO nulls VALUES ({first + SECOND}, 'c')")
     server.settle("nulls")
@@ -372,7 +367,7 @@ def _types_changed_and_converted(server: Server, tally: Tally) -> tuple[Outcome,
     with tornproof.open(path).snapshot() as snapshot:
         ours = [[*row.values()] for row in snapshot.to_arrow(["v", "s"]).to_pylist()]
     demand_equal("rows", parquet_rows, ours)
-    row: dict[str, list[Any]] = {"ts": [FIRST_HOUR + 2 * SECOND], "v": [0.5], "s": ["ours"]}
+    row = {"ts": [FIRST_HOUR + 2 * SECOND], "v": [0.5], "s": ["ours"]}
     alone(server, path, lambda: _commit(tornproof.open(path), row))
     rows = [*ours[:2], [0.5, "ours"], *ours[2:], [float(PARQUET_HOURS), f"text {PARQUET_HOURS}"]]
     demand_equal("rows", rows, server.execute("SELECT v, s FROM retyped"))
@@ -524,9 +519,9 @@ def _rejection(path: Path, act: Callable[[], Any]) -> str | None:
     return None
 
 
-def _commit(table: tornproof.Table, columns: dict[str, list[Any]]) -> None:
+def _commit(table: tornproof.Table, columns: dict[str, Any], options: tornproof.WriterOptions = OPTIONS) -> None:
     # A server is restarted with the table as one with a write-ahead log.
-    with table.writer(OPTIONS, allow_parquet_last=True) as writer:
+    with table.writer(options, allow_parquet_last=True) as writer:
         writer.write(pa.table(columns).cast(writer.schema))
         writer.commit()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tornproof.harness.explorers.power_cuts.examination import (
     Bounds,
     Facts,
@@ -15,7 +17,7 @@ from tornproof.harness.explorers.power_cuts.examination import (
 from tornproof.harness.explorers.power_cuts.memo import Examiner
 from tornproof.harness.simulator.persistence.legal_disks import Disk
 from tornproof.harness.simulator.process.case import TestCase
-from tornproof.harness.simulator.process.observer import Property
+from tornproof.harness.simulator.process.observer import Oracle, Property
 
 
 class PowerJudge:
@@ -41,14 +43,10 @@ class PowerJudge:
 
     def judge(self, disk: Disk, bounds: Bounds, *, commits: bool = True) -> tuple[Ruling, Facts]:
         """Judge a disk that may hold these commits; with `commits`, also commit after its recovery."""
-        facts = self._recovery.examine(disk)
-        self.used.add(facts)
-        verdict = self._recovery_verdicts.get((facts, bounds))
-        if verdict is None:
-            verdict = self._recovery_verdicts[facts, bounds] = judge(facts, bounds, self.case.oracle)
+        verdict, facts = self._judge_recovery(disk, bounds, self._recovery, judge)
         if facts.reader_repairs and not verdict.violated:
             # A reader that repairs hides what a recovery does that comes first.
-            unread = self._judge_unread(disk, bounds)
+            unread, _ = self._judge_recovery(disk, bounds, self._unread, judge_unread)
             verdict = unread if unread.violated else verdict
         if commits and not verdict.violated:
             verdict = self._judge_commit(recovered(disk, facts), verdict)
@@ -59,13 +57,15 @@ class PowerJudge:
         examiners = self._recovery, self._unread, self._commit
         return next((examiner.reads[facts] for examiner in examiners if facts in examiner.reads), ())
 
-    def _judge_unread(self, disk: Disk, bounds: Bounds) -> Ruling:
-        facts = self._unread.examine(disk)
+    def _judge_recovery(
+        self, disk: Disk, bounds: Bounds, examiner: Examiner, judged: Callable[[Facts, Bounds, Oracle], Ruling]
+    ) -> tuple[Ruling, Facts]:
+        facts = examiner.examine(disk)
         self.used.add(facts)
         known = self._recovery_verdicts.get((facts, bounds))
         if known is None:
-            known = self._recovery_verdicts[facts, bounds] = judge_unread(facts, bounds, self.case.oracle)
-        return known
+            known = self._recovery_verdicts[facts, bounds] = judged(facts, bounds, self.case.oracle)
+        return known, facts
 
     def _judge_commit(self, disk: Disk, verdict: Ruling) -> Ruling:
         facts = self._commit.examine(disk)

@@ -34,6 +34,7 @@ from tornproof.harness.explorers.roundtrip.conditions.stored_kinds import (
     BYTE_ARRAY,
     FIRST_ID,
     NAN,
+    UNCOUNTED,
     Condition,
     Key,
     Kind,
@@ -60,8 +61,6 @@ One with a filter is asked less of them, and more that filters may answer. Where
 all conditions are asked.
 """
 ADDRESS, SIGN = "IPv4", 1 << 31
-UNCOUNTED = frozenset({"SYMBOL", "BINARY", "UUID", "LONG256"})
-"""Of these some servers leave nulls of rows out that are older than the column, so that there may be more."""
 UNREADABLE = object()
 """A bound whose length is that of no value."""
 TIME, NULLS, STATISTICS, FILTER = FACTS = ("time", "nulls", "statistics", "bloom filter")
@@ -153,7 +152,7 @@ class Stated:
         if count_fact in facts and (self.is_absent or (is_counted and self.null_count == row_count)):
             return frozenset(missing)
         # Rows that are older than a required column of a type without null are counted as nulls.
-        has_no_null = self.null_count == 0 and kind.name not in UNCOUNTED
+        has_no_null = self.null_count == 0 and kind.code not in UNCOUNTED
         has_no_null |= self.is_required and not (self.null_count and kind.missing is not None)
         are_none_missing = count_fact in facts and is_counted and has_no_null
         found = set(range(len(kind.values)))

@@ -42,6 +42,8 @@ Key: TypeAlias = Any
 Condition: TypeAlias = tuple[Any, ...]
 Truth: TypeAlias = bool | None
 """None is SQL's unknown."""
+UNCOUNTED = (12, 13, 18, 19)
+"""SYMBOL, LONG256, BINARY and UUID, of which some servers do not count nulls of rows that are older than the column."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from tornproof.harness.common.patch import Controls, not_noticed
 from tornproof.harness.common.whose_error import errors_as_problems
+from tornproof.harness.explorers.roundtrip.conditions.stored_kinds import UNCOUNTED
 from tornproof.impl.chunk.statistics import are_exact, check_bounds, check_counts
 from tornproof.impl.errors import CorruptError
 from tornproof.impl.pm.block import Chunk, Statistic
@@ -35,8 +36,6 @@ MANY = 70
 """So often few values are repeated, because many are compared in another way."""
 CONTINUATION = range(0x80, 0xC0)
 NO_BOUND = bytes(5)
-UNCOUNTED = (12, 13, 18, 19)
-"""SYMBOL, LONG256, BINARY and UUID, of which some servers do not count nulls of rows that are older than the column."""
 """A bound that has the width of no type."""
 
 Stored: TypeAlias = Callable[[Any], bytes]

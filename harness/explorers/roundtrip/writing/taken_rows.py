@@ -228,6 +228,8 @@ def _placed() -> Iterator[OfferedRows]:
         (PartitionBy.MONTH, NOON - 12 * HOUR - 1, NOON - 12 * HOUR, ("2023-12", "2024-01")),
         (PartitionBy.YEAR, NOON - 12 * HOUR - 1, NOON - 12 * HOUR, ("2023", "2024")),
         (PartitionBy.DAY, 0, 24 * HOUR, ("1970-01-01", "1970-01-02")),
+        # The first week begins before 1970.
+        (PartitionBy.WEEK, 0, 4 * 24 * HOUR, ("1970-W01", "1970-W02")),
         # Partitions of the last interval are not taken: the end of each is compared.
         (PartitionBy.YEAR, 0, END_TIME - 365 * 24 * HOUR - 1, ("1970", "9998")),
         (PartitionBy.DAY, 0, END_TIME - 24 * HOUR - 1, ("1970-01-01", "9999-12-30")),

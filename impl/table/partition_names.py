@@ -32,10 +32,9 @@ def directory_names(timestamp: int, name_txn: int, partition_by: PartitionBy, *,
     A partition that was split off starts inside the interval and has a longer name (docs/format.md): as in QuestDB, the
     day, then only as much of the time as is not zero.
     """
-    if partition_by is PartitionBy.NONE:
-        # Without a designated timestamp, too, a server leaves an entry of zeros, and its directory has no suffix.
-        return (UNPARTITIONED_DIRECTORY if name_txn in (-1, 0) else f"{UNPARTITIONED_DIRECTORY}.{name_txn}",)
     suffix = "" if name_txn == -1 else f".{name_txn}"
+    if partition_by is PartitionBy.NONE:
+        return (UNPARTITIONED_DIRECTORY + suffix,)
     microseconds, rest = divmod(timestamp, NANOSECONDS_IN_MICROSECOND) if nanoseconds else (timestamp, 0)
     try:
         start = EPOCH + datetime.timedelta(microseconds=microseconds)

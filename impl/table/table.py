@@ -48,15 +48,18 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
         return self.without_left_over(safe_read(self.storage, f"{self.path}/{TXN_FILE}"))
 
     def without_left_over(self, transaction: Transaction) -> Transaction:
-        """Return a version without the entry of an empty table without intervals, which servers neither write nor read.
+        """Return a version of a table without intervals and a last time as servers read it.
 
-        It has what an earlier record left there. Raises CorruptError if any other entry cannot be right.
+        They neither write nor read its entry, which has what an earlier record left there: all its rows are in the
+        one native partition. Raises CorruptError if any other entry cannot be right.
         """
         if not may_be_left_over(transaction.record, len(transaction.partitions)):
             return transaction
+        (entry,) = transaction.partitions
         if self.metadata is not None and self.metadata.partition_by is PartitionBy.NONE:
-            return replace(transaction, partitions=())
-        check_directory(transaction.partitions[0], transaction.version)
+            partition = replace(entry, timestamp=0, flags=0, name_txn=-1, token=-1)
+            return replace(transaction, partitions=(partition,) if partition.row_count else ())
+        check_directory(entry, transaction.version)
         return transaction
 
     def is_of(self, transaction: Transaction) -> bool:

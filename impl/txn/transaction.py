@@ -256,11 +256,11 @@ def _decode_area(window: memoryview, area: Area, version: int, file: str) -> Tra
 
 
 def may_be_left_over(record: layout.TransactionRecord, entry_count: int) -> bool:
-    """Whether the only entry may have bytes of an earlier record, because the table is empty (docs/format.md#_txn).
+    """Whether the only entry may have bytes of an earlier record, because there is no last time (docs/format.md#_txn).
 
-    Two fields have to say so: a flipped bit in a number of rows would hide them otherwise.
+    A number of rows does not say so: a flipped bit would hide them.
     """
-    return entry_count == 1 and not record.transient_row_count and record.max_timestamp == I64_MIN
+    return entry_count == 1 and record.max_timestamp == I64_MIN
 
 
 def check_directory(partition: Partition, version: int, *, file: str = TXN_FILE) -> None:

@@ -16,7 +16,7 @@ from tornproof.impl.types.questdb import TypeTag, tag_of
 from tornproof.impl.write.commit import HARDENED, PartitionWrite
 
 NAMES = "impl/table/partition_names.py"
-FUNCTION = SourcePatch(NAMES, "name_txn in (-1, 0)", "name_txn in (-2, 0)")
+FUNCTION = SourcePatch(NAMES, "if name_txn == -1", "if name_txn == -2")
 CONSTANT = SourcePatch(NAMES, 'UNPARTITIONED_DIRECTORY = "default"', 'UNPARTITIONED_DIRECTORY = "other"')
 METHOD = SourcePatch(
     "impl/write/commit.py",

@@ -145,8 +145,7 @@ def test_impossible_times_have_no_name(timestamp: int, partition_by: PartitionBy
 @pytest.mark.parametrize("timestamp", [-(2**63), 0, 2**63 - 1])
 def test_a_table_without_intervals_has_one_name_for_any_time(timestamp: int) -> None:
     assert directory_names(timestamp, 4, PartitionBy.NONE, nanoseconds=False) == ("default.4",)
-    # A server leaves an entry of zeros where there is no designated timestamp either.
-    assert directory_names(timestamp, 0, PartitionBy.NONE, nanoseconds=False) == ("default",)
+    assert directory_names(timestamp, -1, PartitionBy.NONE, nanoseconds=False) == ("default",)
 
 
 @pytest.mark.parametrize(

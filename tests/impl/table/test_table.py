@@ -183,6 +183,22 @@ def test_what_an_earlier_record_left_in_an_empty_table_without_intervals_is_no_p
     assert not migration.partitions and not migration.native_count
 
 
+@pytest.mark.parametrize("entry", LEFT_OVER)
+def test_what_an_earlier_record_left_in_a_table_without_a_designated_timestamp_is_not_the_entry_of_its_rows(
+    entry: PartitionEntry, tmp_path: Path
+) -> None:
+    """A table of a server was called damaged from about its third commit on, and could not be read."""
+    path = emptied(tmp_path, PartitionBy.NONE, entry, transient_row_count=2).path
+    meta = pm.set_field((tmp_path / "_meta").read_bytes(), MetaHeader, 0, "timestamp_index", -1)
+    (tmp_path / "_meta").write_bytes(meta)
+    (tmp_path / "default").mkdir()
+    (tmp_path / "default/ts.d").write_bytes(bytes(16))
+    table = opened(Path(path))
+    (partition,) = table.transaction().partitions
+    assert partition.identity == (0, -1, -1, 2, 0)
+    assert verify_table(table).sound and open_snapshot(table).native_row_count == 2
+
+
 def test_the_entry_of_a_table_that_is_not_empty_or_has_intervals_counts(tmp_path: Path) -> None:
     """One flipped bit in the number of rows would hide them."""
     *_, future, parquet = LEFT_OVER

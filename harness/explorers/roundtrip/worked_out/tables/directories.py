@@ -42,8 +42,7 @@ def directories() -> Iterator[Question]:
             name = _directory(start, by)
             settings: dict[str, Any] = {"partition_by": by, "nanoseconds": is_fine}
             for txn in (-1, 0, 12):
-                # A server leaves an entry of zeros where there are neither intervals nor a designated timestamp.
-                suffix = "" if txn == -1 or (by is PartitionBy.NONE and txn == 0) else f".{txn}"
+                suffix = "" if txn == -1 else f".{txn}"
                 yield Question(
                     "directories",
                     f"the directory of {words}",

@@ -56,15 +56,18 @@ def other_partitions() -> Iterator[Question]:
         ):
             found = functools.partial(of, files_of)
             yield Question("other partitions", f"{words} a table {name}", found, expected)
-    # Servers neither write nor read the entry of an empty table without intervals, which has what was there before.
+    # Without intervals and a last time servers neither write nor read the entry, which has what was there before.
     for interval, row_count, max_timestamp in itertools.product(INTERVALS, (0, 1), (NO_TIME, FIRST_TIME)):
-        is_read = (interval, row_count, max_timestamp) != (NO_INTERVALS, 0, NO_TIME)
+        is_read = (interval, max_timestamp) != (NO_INTERVALS, NO_TIME)
         table = f"a table with the intervals {interval}, {row_count} rows until {max_timestamp}"
-        for name_txn, token in ((-1, 1 << 40), (VERSION - 1, -1), (VERSION, 0)):
-            named = "CorruptError" if is_read and name_txn >= VERSION else int(is_read)
-            words = f"how many partitions has {table}, and an entry of directory {name_txn} with the token {token}"
-            found = functools.partial(_entry_count, interval, row_count, max_timestamp, name_txn, token)
-            yield Question("other partitions", words, found, named)
+        for flags, name_txn, token in ((PARQUET, -1, 1 << 40), (0, VERSION - 1, -1), (0, VERSION, 0)):
+            stored = [(FIRST_TIME, flags, name_txn, token, row_count)]
+            usual = [(0, 0, -1, -1, row_count)] if row_count else []
+            expected = stored if is_read else usual
+            words = f"the partitions of {table}, and an entry of directory {name_txn} with the token {token}"
+            found = functools.partial(_entries, interval, row_count, max_timestamp, flags, name_txn, token)
+            is_wrong = is_read and name_txn >= VERSION
+            yield Question("other partitions", words, found, "CorruptError" if is_wrong else expected)
     # A later release marks the SEQ_TXN of a native partition with bit 62; those below it up to 56 are nobody's.
     for token in (
         -1,
@@ -85,13 +88,18 @@ def other_partitions() -> Iterator[Question]:
         yield Question("other partitions", words, found, [] if is_sound else ["TOKEN of 2024-01-01"])
 
 
-def _entry_count(interval: int | None, row_count: int, max_timestamp: int, name_txn: int, token: int) -> Any:
-    entry = Entry(timestamp=FIRST_TIME, row_count=row_count, name_txn=name_txn, token=token)
+def _entries(interval: int | None, row_count: int, max_timestamp: int, flags: int, name_txn: int, token: int) -> Any:
+    entry = Entry(timestamp=FIRST_TIME, row_count=row_count, flags=flags, name_txn=name_txn, token=token)
     version = of_entries([entry], min_timestamp=FIRST_TIME, max_timestamp=max_timestamp)
     files: Files = {**two_days(), TXN_FILE: version.content()}
     files = without(files, META_FILE) if interval is None else with_number(files, META_FILE, PARTITION_BY, interval)
     table = open_table(storage_of(files), PATH)
-    return outcome_of(lambda: len(table.transaction().partitions))
+    return outcome_of(
+        lambda: [
+            (each.timestamp, each.flags, each.name_txn, each.token, each.row_count)
+            for each in table.transaction().partitions
+        ]
+    )
 
 
 def _of_native(token: int) -> list[str]:

@@ -82,13 +82,15 @@ def _lag_checksums(record: TransactionRecord, *, has_wal: bool) -> Iterator[int]
 def _check_times(
     transaction: Transaction, times: Mapping[int, PartitionTimes], *, has_first: bool
 ) -> Iterator[Problem]:
+    record = transaction.record
     for name, time, why in _known_times(transaction, times):
-        found = getattr(transaction.record, name)
+        found = getattr(record, name)
         if found != time and (has_first or name != "min_timestamp"):
             yield _at(transaction).problem(name, f"{time}, {why}", found)
     for last in transaction.partitions[-1:]:
-        # Nothing else tells that a native partition has rows.
-        if not last.is_parquet and not last.row_count and transaction.record.max_timestamp >= last.timestamp:
+        # Nothing else tells that a native partition has rows; if all of them are in the lag, it has none yet.
+        has_none = not (last.is_parquet or last.row_count or record.lag_row_count)
+        if has_none and record.max_timestamp >= last.timestamp:
             expected = "1 or more, because MAX_TIMESTAMP is in the last partition"
             yield _at(transaction).problem("transient_row_count", expected, 0)
 

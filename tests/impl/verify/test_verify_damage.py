@@ -311,6 +311,15 @@ def test_a_table_that_was_restored_from_a_checkpoint_is_sound_without_a_checksum
     assert seen_of_record(questdb_data, restored.changed(lag_row_count=1)) == ["LAG_CHECKSUM"]
 
 
+def test_a_partition_whose_only_rows_are_in_the_lag_is_sound_without_rows(questdb_data: Path) -> None:
+    """A server makes a partition of no rows for the first rows in the lag, which was damage until they were applied."""
+    table = "tables/9.4.2/nonwal/table"
+    _, record = record_of(questdb_data, table)
+    times = {"lag_min_timestamp": record.max_timestamp, "lag_max_timestamp": record.max_timestamp}
+    lagging = record.changed(transient_row_count=0, lag_row_count=1, lag_txn_count=1, **times)
+    assert seen_of_record(questdb_data, lagging.changed(lag_checksum=lag_checksum(lagging)), table) == []
+
+
 def test_native_rows_that_a_flipped_bit_hides_are_missed(questdb_data: Path) -> None:
     _, record = record_of(questdb_data, "tables/9.4.2/nonwal/table")
     assert record.transient_row_count == 1

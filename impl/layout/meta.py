@@ -13,7 +13,7 @@ class MetaHeader(Record):
     """The fixed part; column records follow, then their names as length-prefixed UTF-16."""
 
     column_count: I32 = meaning("columns, dropped ones included")
-    partition_by: I32 = meaning("0 = day, 1 = month, 2 = year, 3 = none, 4 = hour, 5 = week")
+    partition_by: I32 = meaning("0 = day, 1 = month, 2 = year, 3 = none, 4 = hour, 5 = week, 6 = a view")
     timestamp_index: I32 = meaning("writer index of the designated timestamp, or -1")
     format_version: I32 = meaning("version of the table format")
     table_id: I32 = meaning("number of the table")

@@ -43,6 +43,9 @@ INDEX_BLOCK_CAPACITY = 256
 """The same, for an index that a SYMBOL column may get later."""
 INDEX_BLOCK_CAPACITY_MIN = 2
 """The least that servers take."""
+WITHOUT_ROWS = "which has no rows of its own"
+OF_VIEW = 6
+"""In PARTITION_BY of a view: the intervals are those of other tables."""
 
 
 class PartitionBy(enum.IntEnum):
@@ -261,6 +264,8 @@ def _check_header(header: layout.MetaHeader, size_bytes: int, file: str) -> None
     if header.format_version != FORMAT_VERSION:
         raise at.unsupported("format_version", FORMAT_VERSION, header.format_version)
     _check_minor_format(header, at)
+    if header.partition_by == OF_VIEW:
+        raise at.unsupported("partition_by", "that of a table", f"{OF_VIEW}, that of a view, {WITHOUT_ROWS}")
     if header.partition_by not in set(PartitionBy):
         raise at.corrupt("partition_by", f"{min(PartitionBy)} to {max(PartitionBy)}", header.partition_by)
     if not -1 <= header.timestamp_index < header.column_count:

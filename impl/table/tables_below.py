@@ -10,19 +10,28 @@ from typing import NoReturn
 
 from tornproof.impl.errors import UsageError
 from tornproof.impl.storage.operating_system_file import LEADS_NOWHERE
+from tornproof.impl.table.metadata_file import WITHOUT_ROWS
 from tornproof.impl.txn.transaction import TXN_FILE
 
-CLOSED_NAMED = 5
+NAMED = 5
+VIEW_FILE = "_view"
 
 
 def _raise(error: OSError) -> NoReturn:
     raise error
 
 
-def tables_below(top: Path, on_closed: Callable[[OSError], object] = _raise) -> Iterator[Path]:
+def _ignore(_: str) -> None:
+    pass
+
+
+def tables_below(
+    top: Path, on_closed: Callable[[OSError], object] = _raise, on_left_out: Callable[[str], object] = _ignore
+) -> Iterator[Path]:
     """Yield the tables below a directory by name; links are followed, but no directory is entered twice.
 
     `on_closed` takes the error of each directory that cannot be read; one that was removed meanwhile holds no table.
+    `on_left_out` takes a note on each that only looks like a table.
     """
     entered: set[tuple[int, int]] = set()
     pending = [top]
@@ -34,6 +43,7 @@ def tables_below(top: Path, on_closed: Callable[[OSError], object] = _raise) -> 
                 continue
             entered.add((status.st_dev, status.st_ino))
             holds_table = is_table(directory)
+            is_view = holds_table and (directory / VIEW_FILE).is_file()
             if not holds_table:
                 pending += sorted(directory.iterdir(), reverse=True)
         except OSError as error:
@@ -41,7 +51,9 @@ def tables_below(top: Path, on_closed: Callable[[OSError], object] = _raise) -> 
                 error.filename = str(directory)  # and not the `_txn` that was looked for in it
                 on_closed(error)
             continue
-        if holds_table:
+        if is_view:
+            on_left_out(f"{directory}: left out, because it is a view, {WITHOUT_ROWS}")
+        elif holds_table:
             yield directory
 
 
@@ -60,19 +72,21 @@ def is_root(path: str) -> bool:
     return False
 
 
-def names_below(root: str) -> tuple[list[str], str]:
-    """Return the tables below a directory, relative to it, and in words which directories could not be read, if any.
+def names_below(root: str) -> tuple[list[str], str, str]:
+    """Return the tables below a directory, relative to it, and notes: what could not be read, and what was left out.
 
     Raises UsageError if there is no table.
     """
-    closed: list[OSError] = []
-    names = [str(path.relative_to(root)) for path in tables_below(Path(root), closed.append)]
+    errors: list[OSError] = []
+    left_out: list[str] = []
+    names = [str(path.relative_to(root)) for path in tables_below(Path(root), errors.append, left_out.append)]
+    closed = [f"{error.filename}: cannot read: {error.strerror}" for error in errors]
     if not names:
-        raise UsageError(_in_words(closed) or f"{root}: holds no table: there is no {TXN_FILE} in it or below it")
-    return names, _in_words(closed)
+        nothing = f"{root}: holds no table: there is no {TXN_FILE} in it or below it"
+        raise UsageError(_in_words(closed or left_out) or nothing)
+    return names, _in_words(closed), _in_words(left_out)
 
 
-def _in_words(closed: Sequence[OSError]) -> str:
-    named = [f"{error.filename}: cannot read: {error.strerror}" for error in closed[:CLOSED_NAMED]]
-    more = [f"and {len(closed) - CLOSED_NAMED} more"] if len(closed) > CLOSED_NAMED else []
-    return "; ".join([*named, *more])
+def _in_words(notes: Sequence[str]) -> str:
+    more = [f"and {len(notes) - NAMED} more"] if len(notes) > NAMED else []
+    return "; ".join([*notes[:NAMED], *more])

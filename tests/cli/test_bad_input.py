@@ -339,6 +339,25 @@ def test_what_may_not_be_read_is_exit_2(tornproof: WarmRunner, open_folder: Path
     assert "permission denied" in sentence_of(run)
 
 
+@pytest.mark.parametrize("command", ["verify", "recover --dry-run", "migrate --dry-run"])
+def test_a_view_of_a_server_is_no_damaged_table_of_it(tornproof: WarmRunner, tmp_path: Path, command: str) -> None:
+    """CREATE VIEW makes a directory with `_txn`, which was damaged, and with it the whole folder."""
+    hostile.sound().write_to(tmp_path / "table")
+    view = hostile.sound().write_to(tmp_path / "view")
+    (view / "_view").touch()
+    meta = (view / "_meta").read_bytes()
+    (view / "_meta").write_bytes(meta[:4] + b"\x06" + meta[5:])
+    run = tornproof(*command.split(), tmp_path)
+    document = tornproof(*command.split(), tmp_path, "--json", "-").document
+    note = f"{view}: left out, because it is a view, which has no rows of its own"
+    assert (run.code, run.err, document["note"]) == (0, "", note)
+    assert f"note: {note}\n" in run.out
+    (found,) = document["sources" if "sources" in document else "tables"]
+    assert Path(found.get("path", found.get("table"))).name == "table"
+    alone = tornproof(*command.split(), view)
+    assert alone.code in (1, 2, 3) and "6, that of a view, which has no rows of its own" in alone.out + alone.err
+
+
 @pytest.mark.parametrize(("command", "code"), [("verify", 3), ("recover --dry-run", 3), ("migrate --dry-run", 1)])
 def test_a_directory_that_may_not_be_read_hides_no_table_beside_it(
     tornproof: WarmRunner, open_folder: Path, command: str, code: int

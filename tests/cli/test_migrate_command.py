@@ -144,14 +144,14 @@ def test_a_tree_of_tables_is_migrated_in_order_and_links_are_followed_once(
 def test_order_and_meaning_of_a_path(copy_of: Callable[[str], Path]) -> None:
     tree = copy_of(RELEASE)
     tables = [Source(path=str(tree / name / "table"), below=f"{name}/table") for name in ("chain", "many", "types")]
-    assert find_sources(str(tree)) == (tables, "")
+    assert find_sources(str(tree)) == (tables, "", "")
     table = tree / "chain" / "table"
-    assert find_sources(str(table)) == ([Source(path=str(table))], "")
-    assert find_sources(str(table / DAY)) == ([Source(path=str(table), only=DAY)], "")
+    assert find_sources(str(table)) == ([Source(path=str(table))], "", "")
+    assert find_sources(str(table / DAY)) == ([Source(path=str(table), only=DAY)], "", "")
     file = tree / "data.parquet"
     shutil.copyfile(table / DAY / "data.parquet", file)
-    assert find_sources(str(file)) == ([Source(path=str(file), is_file=True)], "")
-    assert find_sources(str(table / "_meta")) == ([Source(path=str(table / "_meta"), is_file=True)], "")
+    assert find_sources(str(file)) == ([Source(path=str(file), is_file=True)], "", "")
+    assert find_sources(str(table / "_meta")) == ([Source(path=str(table / "_meta"), is_file=True)], "", "")
 
 
 def test_one_table_of_a_tree_that_is_damaged_keeps_none_from_being_migrated(

@@ -259,6 +259,7 @@ def _below() -> Iterator[Question]:
         ("a link to a folder of tables", ["a/b/_txn", "a/c/_txn"], {"d": "a"}, ["a/b", "a/c"]),
         ("a link in a circle", ["a/b/_txn"], {"a/c": "..", "a/d": "d"}, ["a/b"]),
         ("a link to nothing", ["b/_txn"], {"a": "missing"}, ["b"]),
+        ("a view beside a table", ["a/_txn", "a/_view", "b/_txn", "_view"], {}, ["b"]),
     )
     for words, files, links, expected in cases:
         of = f"a folder with {words}"

@@ -69,7 +69,7 @@ class TableSummary:
 class RootReport:
     """The tables below a root, the worst first; `interrupted_by` a signal, so that some are missing.
 
-    `note` says why tables are missing otherwise, and `closed` which directories could not be read.
+    `note` says why tables are missing otherwise, and what was left out; `closed` which directories could not be read.
     """
 
     root: str
@@ -105,14 +105,14 @@ class RootReport:
 
 def verify_root(root: str, *, quick: bool, workers: int, on_progress: OnTables = _ignored) -> RootReport:
     """Verify every table below a directory; raises UsageError if there is none."""
-    names, closed = names_below(root)
+    names, closed, left_out = names_below(root)
     below = look_below(names, _summaries, (root, quick), workers=workers, on_progress=on_progress)
     return RootReport(
         root=root,
         table_count=len(names),
         tables=sorted(below.found, key=lambda table: (-table.verdict, table.table)),
         interrupted_by=below.interrupted_by,
-        note=below.note,
+        note="; ".join(filter(None, (below.note, left_out))),
         closed=closed,
     )
 

@@ -25,8 +25,8 @@ class Source:
     below: str = ""
 
 
-def find_sources(path: str) -> tuple[list[Source], str]:
-    """Return the sources at a path, tables below a directory by name, and in words what below it could not be read.
+def find_sources(path: str) -> tuple[list[Source], str, str]:
+    """Return the sources at a path, tables below a directory by name, and the notes of `names_below`.
 
     The data.parquet of a table's partition stands for the partition, because `_txn` has its committed size. Raises
     UsageError if there are none.
@@ -36,21 +36,21 @@ def find_sources(path: str) -> tuple[list[Source], str]:
         if root.is_file():
             partition = root.absolute().parent
             is_partition = root.name == DATA_FILE and is_table(partition.parent)
-            return [_partition(partition) if is_partition else Source(path=path, is_file=True)], ""
+            return [_partition(partition) if is_partition else Source(path=path, is_file=True)], "", ""
         if not path or not root.is_dir():
             raise UsageError(f"{path}: there is no file or directory at this path")
         if is_table(root):
-            return [Source(path=path)], ""
+            return [Source(path=path)], "", ""
         directory = root.absolute()
         if is_table(directory.parent) and looks_like_partition(directory.name):
-            return [_partition(directory)], ""
+            return [_partition(directory)], "", ""
         is_lone = (root / DATA_FILE).is_file() and not is_root(path)
     except OSError as error:
         raise UsageError(f"{error.filename or path}: cannot read: {error.strerror or error}") from error
     if is_lone:
         raise UsageError(f"{path}: no {TXN_FILE} beside it says where {DATA_FILE} ends; for all of it, name the file")
-    names, closed = names_below(path)
-    return [Source(path=str(root / name), below=name) for name in names], closed
+    names, closed, left_out = names_below(path)
+    return [Source(path=str(root / name), below=name) for name in names], closed, left_out
 
 
 def _partition(directory: Path) -> Source:

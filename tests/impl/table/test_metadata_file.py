@@ -197,9 +197,14 @@ def test_only_the_designated_timestamp_determines_whether_nanoseconds_are_counte
     assert not decode(meta_file(*columns)).counts_nanoseconds
 
 
-@pytest.mark.parametrize("partition_by", [-1, 6, 2**31 - 1])
+@pytest.mark.parametrize("partition_by", [-1, 7, 2**31 - 1])
 def test_an_unknown_interval_is_rejected(partition_by: int) -> None:
     assert rejected(meta_file(("a", LIVE), partition_by=partition_by)).field == "PARTITION_BY"
+
+
+def test_a_view_is_said_to_be_one() -> None:
+    with pytest.raises(UnsupportedError, match="6, that of a view"):
+        decode(meta_file(("a", LIVE), partition_by=6))
 
 
 @pytest.mark.parametrize("partition_by", list(PartitionBy))

@@ -240,4 +240,4 @@ def test_tables_beside_a_directory_that_cannot_be_read_or_is_gone_are_found(
         names_below(str(tmp_path))
     (tmp_path / "dropped").mkdir()
     (tmp_path / "table/_txn").touch()
-    assert names_below(str(tmp_path)) == (["table"], note)
+    assert names_below(str(tmp_path)) == (["table"], note, "")

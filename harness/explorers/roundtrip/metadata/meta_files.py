@@ -25,7 +25,7 @@ HEADER, COLUMN, LENGTH = struct.Struct("<6i2qBii79x"), struct.Struct("<iqii4xi4x
 COUNT_AT, PARTITION_BY_AT, TIMESTAMP_AT, FORMAT_AT, VERSION_AT, WAL_AT, MINOR_FORMAT_AT = 0, 4, 8, 12, 32, 40, 41
 TYPE_AT, FLAGS_AT, BLOCK_AT, CAPACITY_AT, REPLACING_AT = 0, 4, 12, 16, 24
 FORMAT = 426
-DAY, NO_INTERVAL, LAST_INTERVAL = 0, 3, 5
+DAY, NO_INTERVAL, LAST_INTERVAL, VIEW = 0, 3, 5, 6
 VERSION = 3
 """Of the metadata of a sound file."""
 INDEXED, DEDUP_KEY = 0, 3
@@ -176,6 +176,8 @@ def _judged(file: MetaFile) -> dict[str, Any] | Rejection:
         return UnsupportedError, "FORMAT_VERSION", FORMAT_AT
     if not _is_count_right(content, count):
         return CorruptError, "MINOR_FORMAT", MINOR_FORMAT_AT
+    if partition_by == VIEW:
+        return UnsupportedError, "PARTITION_BY", PARTITION_BY_AT
     if not 0 <= partition_by <= LAST_INTERVAL:
         return CorruptError, "PARTITION_BY", PARTITION_BY_AT
     if not -1 <= timestamp < count or (timestamp < 0 and partition_by != NO_INTERVAL):
@@ -302,7 +304,7 @@ def _changed(file: _Sound) -> Iterator[MetaFile]:
     count = len(columns)
     for number in (-1, 0, 1, count - 1, count + 1, LEAST, MOST):
         yield changed("COLUMN_COUNT", COUNT_AT, number)
-    for number in (-1, *range(LAST_INTERVAL + 2), MOST):
+    for number in (-1, *range(VIEW + 2), MOST):
         yield changed("PARTITION_BY", PARTITION_BY_AT, number)
     for number in (-2, *range(-1, count + 1), LEAST):
         yield changed("TIMESTAMP_INDEX", TIMESTAMP_AT, number)

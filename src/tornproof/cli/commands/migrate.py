@@ -94,7 +94,7 @@ def migrate(
     json_target: JsonOption = None,
 ) -> int:
     """Create the _pm of every parquet partition that has none, from its committed data.parquet."""
-    sources, closed = find_sources(path)
+    sources, closed, left_out = find_sources(path)
     settings = settings_of(conf)
     if master is None and conf:
         raise UsageError("--conf is for Spark, and needs --master")
@@ -123,7 +123,7 @@ def migrate(
         if report is not None:
             write_dataset(done, report)
         is_complete = _are_complete(done) and len(done) == len(sources) and not closed
-        note = "; ".join(filter(None, (note, closed)))
+        note = "; ".join(filter(None, (note, closed, left_out)))
         document = report_document(path, done, is_complete=is_complete, note=note, out=out, dry_run=dry_run, mode=mode)
         write_json_list(document, "sources", map(_source_document, done), json_target)
         console = result_console(json_target)

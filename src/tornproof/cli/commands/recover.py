@@ -53,12 +53,12 @@ def recover(
     """Remove what a killed writer left, so that every release can continue from the committed version."""
     check_outputs(json_target)
     if is_root(table):
-        names, closed = names_below(table)
+        names, closed, left_out = names_below(table)
         if forget or not dry_run:
             raise UsageError(
                 f"{table}: a directory of tables; name one of them, or give --dry-run to see what each needs"
             )
-        return _recoveries_below(table, names, closed, workers or CORES, json_target)
+        return _recoveries_below(table, names, closed, left_out, workers or CORES, json_target)
     if forget:
         report = forget_kept(OperatingSystemStorage(), table, dry_run=dry_run)
     else:
@@ -68,7 +68,9 @@ def recover(
     return ExitCode.INVALID if report.problems else ExitCode.VALID
 
 
-def _recoveries_below(root: str, names: Sequence[str], closed: str, workers: int, json_target: str | None) -> int:
+def _recoveries_below(
+    root: str, names: Sequence[str], closed: str, left_out: str, workers: int, json_target: str | None
+) -> int:
     """Say what would be done to each table below a directory, those that need most first; changes nothing."""
     # This imports worker processes, which takes longer than recovering a small table.
     from tornproof.api.roots import NOT_ALL_READ, look_below
@@ -90,7 +92,7 @@ def _recoveries_below(root: str, names: Sequence[str], closed: str, workers: int
     sentence = f"of {counted(len(names), 'table')}: " + ", ".join(f"{count:,} {word}" for count, word in named if count)
     sentence += NOT_ALL_READ if closed else ""
     verdict = Verdict.INVALID if counts[0] else Verdict.UNKNOWN if counts[1] or left or closed else Verdict.VALID
-    notes = [*filter(None, (below.note, closed))]
+    notes = [*filter(None, (below.note, closed, left_out))]
     write_json(
         {
             "format": 1,

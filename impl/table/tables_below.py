@@ -15,6 +15,9 @@ from tornproof.impl.txn.transaction import TXN_FILE
 
 NAMED = 5
 VIEW_FILE = "_view"
+CHECKPOINT_DIRECTORY = ".checkpoint"
+CHECKPOINT_FILES = ("_checkpoint_meta.d", "_snapshot")
+"""In a whole checkpoint, the second one in those of early releases."""
 
 
 def _raise(error: OSError) -> NoReturn:
@@ -31,7 +34,7 @@ def tables_below(
     """Yield the tables below a directory by name; links are followed, but no directory is entered twice.
 
     `on_closed` takes the error of each directory that cannot be read; one that was removed meanwhile holds no table.
-    `on_left_out` takes a note on each that only looks like a table.
+    `on_left_out` takes a note on each view and checkpoint of a server, which only look like tables.
     """
     entered: set[tuple[int, int]] = set()
     pending = [top]
@@ -43,18 +46,26 @@ def tables_below(
                 continue
             entered.add((status.st_dev, status.st_ino))
             holds_table = is_table(directory)
-            is_view = holds_table and (directory / VIEW_FILE).is_file()
-            if not holds_table:
-                pending += sorted(directory.iterdir(), reverse=True)
+            below = [] if holds_table else sorted(directory.iterdir(), reverse=True)
+            why = _why_left_out(directory, below)
         except OSError as error:
             if error.errno not in LEADS_NOWHERE:
                 error.filename = str(directory)  # and not the `_txn` that was looked for in it
                 on_closed(error)
             continue
-        if is_view:
-            on_left_out(f"{directory}: left out, because it is a view, {WITHOUT_ROWS}")
+        if why:
+            on_left_out(f"{directory}: left out, because it {why}")
         elif holds_table:
             yield directory
+        pending += [] if why else below
+
+
+def _why_left_out(directory: Path, below: Sequence[Path]) -> str:
+    """Say what a directory is if it is left out; in that of a table nothing is below."""
+    if not below:
+        return f"is a view, {WITHOUT_ROWS}" if (directory / VIEW_FILE).is_file() else ""
+    is_checkpoint = directory.name == CHECKPOINT_DIRECTORY or any(path.name in CHECKPOINT_FILES for path in below)
+    return "holds a checkpoint, whose tables have no rows yet" if is_checkpoint else ""
 
 
 def is_table(directory: Path) -> bool:

@@ -358,6 +358,29 @@ def test_a_view_of_a_server_is_no_damaged_table_of_it(tornproof: WarmRunner, tmp
     assert alone.code in (1, 2, 3) and "6, that of a view, which has no rows of its own" in alone.out + alone.err
 
 
+@pytest.mark.parametrize("command", ["verify", "recover --dry-run", "migrate --dry-run"])
+@pytest.mark.parametrize("checkpoint", [".checkpoint", "copy/_checkpoint_meta.d", "snapshot/db/_snapshot"])
+def test_a_checkpoint_of_a_server_holds_no_damaged_tables(
+    tornproof: WarmRunner, tmp_path: Path, command: str, checkpoint: str
+) -> None:
+    """Its tables have `_txn` without partitions, and were damaged, and with them the whole folder."""
+    hostile.sound().write_to(tmp_path / "db/table")
+    place = tmp_path / checkpoint
+    if checkpoint != ".checkpoint":
+        place.parent.mkdir(parents=True)
+        place.touch()
+        place = place.parent
+    hostile.sound().write_to(place / "db/table")
+    shutil.rmtree(place / "db/table" / tb.DIRECTORY)
+    run = tornproof(*command.split(), tmp_path)
+    document = tornproof(*command.split(), tmp_path, "--json", "-").document
+    note = f"{place}: left out, because it holds a checkpoint, whose tables have no rows yet"
+    assert (run.code, run.err, document["note"]) == (0, "", note)
+    assert len(document["sources" if "sources" in document else "tables"]) == 1 and f"note: {note}\n" in run.out
+    alone = tornproof(*command.split(), place)
+    assert alone.code == 2
+
+
 @pytest.mark.parametrize(("command", "code"), [("verify", 3), ("recover --dry-run", 3), ("migrate --dry-run", 1)])
 def test_a_directory_that_may_not_be_read_hides_no_table_beside_it(
     tornproof: WarmRunner, open_folder: Path, command: str, code: int

@@ -259,6 +259,10 @@ def _below() -> Iterator[Question]:
         ("a link to a folder of tables", ["a/b/_txn", "a/c/_txn"], {"d": "a"}, ["a/b", "a/c"]),
         ("a link in a circle", ["a/b/_txn"], {"a/c": "..", "a/d": "d"}, ["a/b"]),
         ("a link to nothing", ["b/_txn"], {"a": "missing"}, ["b"]),
+        ("a checkpoint beside a table", ["b/_txn", ".checkpoint/a/_txn"], {}, ["b"]),
+        ("a copy of a checkpoint", ["b/_txn", "c/_checkpoint_meta.d", "c/a/_txn"], {}, ["b"]),
+        ("a snapshot of an early release", ["b/_txn", "c/_snapshot", "c/a/_txn"], {}, ["b"]),
+        ("a table of the name snapshot", ["snapshot/a/_txn"], {}, ["snapshot/a"]),
         ("a view beside a table", ["a/_txn", "a/_view", "b/_txn", "_view"], {}, ["b"]),
     )
     for words, files, links, expected in cases:

@@ -43,7 +43,9 @@ class TransactionRecord(Record):
     lag_row_count: I32 = meaning("rows in the lag")
     lag_min_timestamp: I64 = meaning("smallest timestamp of the lag; unaligned")
     lag_max_timestamp: I64 = meaning("largest timestamp of the lag; unaligned")
-    left_over: Annotated[bytes, gap(12)] = meaning("never written up to 2026-07: keeps earlier contents of the file")
+    left_over: Annotated[bytes, gap(12)] = meaning(
+        "unused up to 2026-07; later a checksum of the record (8 bytes) and a stamp of its version, zeros = none"
+    )
     symbol_column_count: I32 = meaning("symbol counts that follow")
 
 

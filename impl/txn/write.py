@@ -72,10 +72,7 @@ class PartitionState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NextVersion(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of one version: its area in `_txn`, independent of the position.
-
-    `record.left_over` is never stored into an existing file: the gap keeps its contents, as in QuestDB's files.
-    """
+    """The content of one version: its area in `_txn`, independent of the position."""
 
     record: layout.TransactionRecord
     symbol_counts: tuple[layout.SymbolCount, ...]
@@ -195,35 +192,33 @@ def next_version(
     return following
 
 
-def plan_store(
-    current_file: Buffer, following: NextVersion, *, size_bytes: int | None = None, area_is_durable: bool = False
-) -> StorePlan:
+def plan_store(current_file: Buffer, following: NextVersion, *, area_is_durable: bool = False) -> StorePlan:
     """Plan how to store `following` into a `_txn` with the version before it (docs/format.md).
 
     With `area_is_durable` the caller guarantees that everything in the free area has been synced; an area that is
-    reused at the same position then gets only the words that change. Without it the first HEADER_BYTES of a file of
-    `size_bytes` are enough. Raises CorruptError if the file has another version or an impossible live area.
+    reused at the same position then gets only the words that change. Raises CorruptError if the file has another
+    version or an impossible live area.
     """
     base = layout.BaseHeader.unpack(current_file, 0, file=TXN_FILE)
     version = following.record.txn
     if base.version != version - 1:
         raise CorruptError(TXN_FILE, "VERSION", 0, version - 1, base.version)
     live, free = area_of(base, base.version), area_of(base, version)
-    size_bytes = len(current_file) if size_bytes is None else size_bytes
-    check_area(live, size_bytes, file=TXN_FILE)
+    check_area(live, len(current_file), file=TXN_FILE)
     area = replace(
         free,
         record_offset=offset_beside(live.record_offset, live.size_bytes, following.size_bytes, HEADER_BYTES),
         symbols_size=following.symbols_size,
         partitions_size=following.partitions_size,
     )
-    stores = (*_area_stores(area, following.encode()), *_slot_stores(area))
+    content = following.encode()
+    stores = (*_gap_stores(area, content, current_file), *_area_stores(area, content), *_slot_stores(area))
     if area_is_durable and area == free and _word_at(current_file, area.record_offset, 8) == version - 2:
         stores = tuple(
             store for store in stores if _word_at(current_file, store.offset_bytes, store.size_bytes) != store.value
         )
     return StorePlan(
-        file_size_bytes=max(size_bytes, whole_steps(area.record_offset + area.size_bytes)),
+        file_size_bytes=max(len(current_file), whole_steps(area.record_offset + area.size_bytes)),
         record_stores=stores,
         version_store=WordStore(offset_bytes=_BASE.offset_of("version"), size_bytes=8, value=version),
     )
@@ -267,6 +262,14 @@ def offset_beside(live_offset: int, live_bytes: int, size_bytes: int, header_byt
 def whole_steps(size_bytes: int) -> int:
     """Return the size of a file with two areas that holds so many bytes."""
     return -(-size_bytes // FILE_STEP_BYTES) * FILE_STEP_BYTES
+
+
+def _gap_stores(area: Area, content: bytes, current_file: Buffer) -> Iterator[WordStore]:
+    """Yield the stores of the gap, where a killed server may have left a checksum and the stamp of the same version."""
+    start, end = _RECORD.offset_of("left_over"), _RECORD.offset_of("symbol_column_count")
+    for store in words_of(content[start:end], area.record_offset + start, 4):
+        if _word_at(current_file, store.offset_bytes, store.size_bytes) != store.value:
+            yield store
 
 
 def _area_stores(area: Area, content: bytes) -> Iterator[WordStore]:

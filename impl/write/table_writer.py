@@ -34,7 +34,7 @@ from tornproof.impl.table.symbols import mark_null, symbol_columns
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.txn.announced_version import AnnouncedVersion, announced_after
 from tornproof.impl.txn.pins import WriterLock, take_writer_lock
-from tornproof.impl.txn.transaction import HEADER_BYTES, I64_MAX, I64_MIN, TXN_FILE, Partition, Transaction
+from tornproof.impl.txn.transaction import I64_MAX, I64_MIN, TXN_FILE, Partition, Transaction
 from tornproof.impl.txn.write import NextVersion, PartitionState, StorePlan, next_version, plan_store
 from tornproof.impl.write.adoption import WRITTEN_FLAGS, PreparedPartition, adopted, check_symbol_keys
 from tornproof.impl.write.column_tops import ColumnTops
@@ -405,9 +405,8 @@ class TableWriter(AbstractContextManager["TableWriter"]):
     def _store_plan(self, following: NextVersion) -> StorePlan:
         with self._storage.open_for_reading(f"{self.table.path}/{TXN_FILE}") as handle:
             # The free area has the version before the committed one, written by this writer from its third commit on.
-            is_durable, size_bytes = self._commit_count >= 2, handle.size_bytes()
-            content = handle.pread(size_bytes if is_durable else HEADER_BYTES, 0)
-            return plan_store(content, following, size_bytes=size_bytes, area_is_durable=is_durable)
+            is_durable, content = self._commit_count >= 2, handle.pread(handle.size_bytes(), 0)
+            return plan_store(content, following, area_is_durable=is_durable)
 
     def _remove_streamed(self) -> None:
         """Remove what was written for a commit that does not come about; raises StorageError."""

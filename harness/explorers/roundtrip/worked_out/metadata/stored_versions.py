@@ -143,9 +143,7 @@ def _stored(offset_bytes: int, symbol_count: int, older_count: int, count: int) 
     if decode_transaction(_with_stores(content, plan), file="_txn") != decode_transaction(content, file="_txn"):
         return "over the live record"
     found = decode_transaction(_committed(content, plan), file="_txn")
-    # A gap of the record keeps what the file had there.
-    record = found.record.changed(left_over=following.record.left_over)
-    is_whole = (record, found.symbol_counts) == (following.record, following.symbol_counts)
+    is_whole = (found.record, found.symbol_counts) == (following.record, following.symbol_counts)
     is_whole &= [PartitionState.of(each) for each in found.partitions] == _states(count)
     return "as a whole, and elsewhere" if is_whole else f"with a record of {_fields(found.record)}"
 

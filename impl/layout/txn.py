@@ -88,4 +88,6 @@ PARTITION_FLAGS = BitTable(
 )
 SEQ_TXN_BITS, SEQ_TXN_MARK = 56, 0x40
 """In TOKEN of a native partition, a later release stores the SEQ_TXN of its rows, and this in the bits above it."""
+REMOTE = -(1 << 63)
+"""In TOKEN of a partition in Parquet, a later release adds this if another place has a copy of data.parquet."""
 ROW_COUNT, SQUASH_COUNT, PARQUET_GENERATED, PARQUET_FORMAT, READ_ONLY = PARTITION_FLAGS.bits

@@ -148,8 +148,12 @@ def check_data_size(resolved: ResolvedPartition) -> Iterator[Problem]:
 def check_unmigrated(files: PartitionFiles, partition: Partition) -> Iterator[Problem]:
     """Yield what is wrong with a partition of a release without `_pm`: data.parquet must exist and end at the token.
 
-    This distinguishes it from a native partition with a damaged flag.
+    This distinguishes it from a native partition with a damaged flag. Raises UnsupportedError if a server has the file
+    elsewhere.
     """
+    if partition.is_remote and files.storage.kind(f"{files.path}/{DATA_FILE}") is EntryKind.MISSING:
+        actual = "none: the partition is remote, and a server has its file elsewhere"
+        raise UnsupportedError(files.data_label, "file", None, "a file", actual)
     if partition.token < TAIL_BYTES:
         expected = f"at least {TAIL_BYTES}, because the entry of {files.name} says parquet"
         yield Problem(TXN_FILE, "token", partition.token_offset_bytes, expected, str(partition.token))

@@ -36,7 +36,7 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
     """One partition of a committed version; the offsets are positions in `_txn`.
 
     `row_count` is the authoritative one, which for the last partition is in the record itself; `next_timestamp` is the
-    start of the following partition.
+    start of the following partition. `is_remote` says that a server has a copy of data.parquet elsewhere.
     """
 
     timestamp: int
@@ -47,6 +47,7 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
     entry_offset_bytes: int
     row_count_offset_bytes: int
     next_timestamp: int | None = None
+    is_remote: bool = False
 
     @property
     def is_parquet(self) -> bool:
@@ -297,12 +298,17 @@ def _decode_partitions(
         if partitions and entry.timestamp <= partitions[-1].timestamp:
             expected = f"more than {partitions[-1].timestamp}, the partition before"
             raise CorruptError(file, "TIMESTAMP of a partition", offset_bytes, expected, entry.timestamp)
+        # Any other number with one of the highest bits is no size of a file, and damage.
+        is_remote = bool(layout.PARQUET_FORMAT.get(entry.row_count_and_flags)) and not (
+            entry.token - layout.REMOTE >> layout.SEQ_TXN_BITS
+        )
         partitions.append(
             Partition(
                 timestamp=entry.timestamp,
                 row_count=record.transient_row_count if is_last else stored,
                 name_txn=entry.name_txn,
-                token=entry.token,
+                token=entry.token - layout.REMOTE if is_remote else entry.token,
+                is_remote=is_remote,
                 flags=entry.row_count_and_flags & ~layout.ROW_COUNT.mask,
                 entry_offset_bytes=offset_bytes,
                 row_count_offset_bytes=transient_offset if is_last else offset_bytes + stored_offset,

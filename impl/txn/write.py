@@ -46,6 +46,7 @@ class PartitionState(msgspec.Struct, frozen=True, kw_only=True):
     flags: int
     name_txn: int
     token: int
+    is_remote: bool = False
 
     @classmethod
     def of(cls, partition: Partition) -> Self:
@@ -56,6 +57,7 @@ class PartitionState(msgspec.Struct, frozen=True, kw_only=True):
             flags=partition.flags,
             name_txn=partition.name_txn,
             token=partition.token,
+            is_remote=partition.is_remote,
         )
 
     def entry(self) -> layout.PartitionEntry:
@@ -67,7 +69,7 @@ class PartitionState(msgspec.Struct, frozen=True, kw_only=True):
             timestamp=self.timestamp,
             row_count_and_flags=layout.ROW_COUNT.put(self.flags, self.row_count),
             name_txn=self.name_txn,
-            token=self.token,
+            token=self.token + layout.REMOTE if self.is_remote else self.token,
         )
 
 

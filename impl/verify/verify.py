@@ -268,7 +268,11 @@ class _Verification(msgspec.Struct, kw_only=True):
         return self._with_indexes(report, files, partition, keys_of)
 
     def _unmigrated(self, files: PartitionFiles, partition: Partition) -> PartitionReport:
-        report = replace(_report(files, partition, check_unmigrated(files, partition)), looked_at=LookedAt.SIZES)
+        try:
+            report = replace(_report(files, partition, check_unmigrated(files, partition)), looked_at=LookedAt.SIZES)
+        except UnsupportedError as error:
+            self.unsupported.append(error)
+            return _report(files, partition, (error.problem,))
         if not report.problems:
             self.notes.append(f"{files.name} has no {PM_FILE}: a release before 9.4.0 wrote it, and it can be migrated")
         return report

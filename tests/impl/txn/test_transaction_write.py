@@ -184,6 +184,20 @@ def test_the_record_comes_first_then_its_number_then_the_slot_and_the_version_fo
     assert plan.version_store == WordStore(offset_bytes=0, size_bytes=8, value=1)
 
 
+def test_the_mark_of_a_remote_partition_is_no_part_of_its_token_and_stays_until_a_commit_changes_it() -> None:
+    content = committed(EMPTY, [state(0, token=100), state(1)])
+    position = decoded(content).partitions[0].token_offset_bytes
+    marked = patched(content, position, 100 - (1 << 63), 8)
+    remote, local = decoded(marked).partitions
+    assert (remote.token, remote.is_remote, local.is_remote) == (100, True, False)
+    kept = decoded(committed(marked, [PartitionState.of(remote), state(1, row_count=2)]))
+    assert kept.partitions[0].is_remote and kept.partitions[0].token == 100
+    assert not decoded(committed(marked, [state(0, token=200), state(1)])).partitions[0].is_remote
+    for mark in (1 << 62, (1 << 56) - (1 << 63), -(1 << 62)):
+        other = decoded(patched(content, position, 100 + mark, 8)).partitions[0]
+        assert not other.is_remote and other.token not in range(1 << 56)
+
+
 @pytest.mark.parametrize("area_is_durable", [False, True])
 def test_a_checksum_that_a_killed_server_left_is_no_checksum_of_our_record(area_is_durable: bool) -> None:
     """Later servers found it beside a stamp of the same version, and would have called the record torn."""

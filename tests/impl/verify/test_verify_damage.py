@@ -12,6 +12,7 @@ from pm_builder import newest, set_chunk, set_footer
 from real_tables import CHAIN, put, seen, seen_with, snapshot_of, table_image, verified, word
 
 from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.impl.errors import UnsupportedError
 from tornproof.impl.layout import txn
 from tornproof.impl.parquet.footer import decode_footer
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
@@ -44,6 +45,22 @@ def test_parquet_directory_under_a_native_entry_is_a_problem_of_the_entry(questd
         with_columns = flipped.with_file(f"{path}/{DAY}/{name}", b"")
         assert verified(path, with_columns, whole=False).sound
         assert f"PARQUET_FORMAT of {DAY}" not in [field for _, field, _ in seen(verified(path, with_columns))]
+
+
+def test_a_partition_with_a_copy_elsewhere_is_sound_and_one_that_is_only_there_is_not_supported(
+    questdb_data: Path,
+) -> None:
+    """A server marks it in the highest bit of the token, which was called damaged."""
+    path, image = table_image(questdb_data)
+    entry = snapshot_of(path, image).transaction.partitions[0]
+    content = bytearray(image.files[f"{path}/_txn"])
+    content[entry.token_offset_bytes + 7] |= 0x80
+    remote = image.with_file(f"{path}/_txn", bytes(content))
+    assert verified(path, remote).sound
+    struct.pack_into("<Q", content, entry.flags_offset_bytes, 1 << 61 | entry.row_count)
+    away = remote.with_file(f"{path}/_txn", bytes(content)).without_file(f"{path}/{DATA}").without_file(f"{path}/{PM}")
+    with pytest.raises(UnsupportedError, match="the partition is remote"):
+        verified(path, away)
 
 
 def test_native_directory_under_a_parquet_entry_is_a_problem(questdb_data: Path) -> None:

@@ -84,6 +84,14 @@ BESIDE = (
     ),
     (
         "defect of servers",
+        "inserts are rejected with “symbol column map is corrupt”",
+        "9.3.4 truncates a table without write-ahead log whose last partition was dropped: it empties the dictionaries "
+        "of SYMBOL columns, and commits nothing",
+        "`verify` names the dictionaries",
+        "the files of the dictionaries from a backup before TRUNCATE",
+    ),
+    (
+        "defect of servers",
         "an error in the server's log that a directory is no partition, without consequences",
         "`recover` has kept old bytes in `_recovered`",
         "nothing",

@@ -155,6 +155,7 @@ def decode_metadata_file(data: Buffer, *, file: str) -> TableMetadata:
     for index, (record, name) in enumerate(zip(records, names, strict=True)):
         _check_type(index, record, file)
         _check_index(index, record, file)
+        _check_replaced(index, records, file)
         # A column whose type was changed is a new column at the old one's position.
         slot_of[index] = slot_of.get(record.replacing_index - 1, len(slots))
         if slot_of[index] == len(slots):
@@ -316,6 +317,14 @@ def _check_index(index: int, record: layout.MetaColumn, file: str) -> None:
     if record.index_block_capacity < INDEX_BLOCK_CAPACITY_MIN:
         expected = f"at least {INDEX_BLOCK_CAPACITY_MIN}, as the column has an index"
         raise _at(index, file).corrupt("index_block_capacity", expected, record.index_block_capacity)
+
+
+def _check_replaced(index: int, records: Sequence[layout.MetaColumn], file: str) -> None:
+    """Reject an index that no server writes: older rows, which have the column under another id, would be null."""
+    replacing_index = records[index].replacing_index
+    if replacing_index and not (0 < replacing_index <= index and records[replacing_index - 1].type < 0):
+        expected = "0, or 1 + the index of a column dropped before it"
+        raise _at(index, file).corrupt("replacing_index", expected, replacing_index)
 
 
 def _check_free(taken: TableColumn | None, index: int, record: layout.MetaColumn, file: str) -> None:

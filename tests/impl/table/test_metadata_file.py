@@ -128,12 +128,6 @@ def test_a_column_that_was_replaced_twice_keeps_its_position() -> None:
     assert names_and_ids(decode(twice)) == [("a", 4), ("b", 1), ("c", 3)]
 
 
-@pytest.mark.parametrize("replacing_index", [0, 3, 9, -1, -(2**31), 2**31 - 1])
-def test_a_position_that_no_earlier_column_has_means_the_end(replacing_index: int) -> None:
-    metadata = decode(meta_file(("a", LIVE), ("b", LIVE), ("c", LIVE.changed(replacing_index=replacing_index))))
-    assert names_and_ids(metadata) == [("a", 0), ("b", 1), ("c", 2)]
-
-
 def test_a_column_knows_the_ids_of_all_columns_that_it_replaced_the_newest_first() -> None:
     """Older partitions have it under one of them; it passed for a new column, whose values are null there."""
     third, fourth = DROPPED.changed(replacing_index=1), LIVE.changed(replacing_index=3)
@@ -146,16 +140,27 @@ def test_a_column_knows_the_ids_of_all_columns_that_it_replaced_the_newest_first
     assert decode(encode_metadata_file(metadata, table_id=1)).columns == metadata.columns
 
 
-@pytest.mark.parametrize("replacing_index", [2, 3, 9, -1, -(2**31), 2**31 - 1])
-def test_a_column_that_replaces_itself_or_a_later_one_replaced_none(replacing_index: int) -> None:
-    content = meta_file(("a", LIVE), ("b", LIVE.changed(replacing_index=replacing_index)), ("c", DROPPED))
-    assert [column.former_ids for column in decode(content).columns] == [(), ()]
+def test_servers_such_as_9_3_4_name_the_first_column_that_was_replaced() -> None:
+    twice = LIVE.changed(replacing_index=1)
+    metadata = decode(meta_file(("a", DROPPED), ("b", LIVE), ("a", DROPPED.changed(replacing_index=1)), ("a", twice)))
+    assert [(column.name, column.ids) for column in metadata.columns] == [("a", (3, 0)), ("b", (1,))]
 
 
-def test_a_column_cannot_replace_one_that_is_not_dropped() -> None:
-    problem = rejected(meta_file(("a", LIVE), ("b", LIVE.changed(replacing_index=1))))
-    assert problem.field == "REPLACING_INDEX of column 1"
-    assert problem.offset_bytes == HEADER.size_bytes + COLUMN.size_bytes + COLUMN.offset_of("replacing_index")
+@pytest.mark.parametrize("last", [LIVE, DROPPED])
+@pytest.mark.parametrize("replacing_index", [1, 4, 5, 9, -1, -(2**31), 2**31 - 1])
+def test_a_column_replaces_only_one_that_was_dropped_before_it(replacing_index: int, last: layout.MetaColumn) -> None:
+    """An impossible index passed for none: older rows were read as nulls, and the next commit lost their values."""
+    replacing = last.changed(replacing_index=replacing_index)
+    problem = rejected(meta_file(("a", LIVE), ("b", DROPPED), ("c", LIVE), ("b", replacing), ("d", DROPPED)))
+    assert problem.field == "REPLACING_INDEX of column 3"
+    assert problem.expected == "0, or 1 + the index of a column dropped before it"
+
+
+def test_two_columns_cannot_replace_the_same_one() -> None:
+    replacing = LIVE.changed(replacing_index=1)
+    problem = rejected(meta_file(("a", DROPPED), ("a", replacing), ("b", replacing)))
+    assert problem.field == "REPLACING_INDEX of column 2"
+    assert problem.offset_bytes == HEADER.size_bytes + 2 * COLUMN.size_bytes + COLUMN.offset_of("replacing_index")
     assert "'a'" in problem.expected
 
 

@@ -138,6 +138,7 @@ def failed_controls() -> Iterator[str]:
         ("every timestamp is taken", f"{module}:_check_timestamp", lambda *_: None, "because of TIMESTAMP_INDEX"),
         ("every type is taken", f"{module}:_check_type", lambda *_: None, "because of TYPE"),
         ("every index is taken", f"{module}:_check_index", lambda *_: None, "because of FLAGS"),
+        ("any column is replaced", f"{module}:_check_replaced", lambda *_: None, "because of REPLACING_INDEX"),
         ("every position is free", f"{module}:_check_free", lambda *_: None, "because of REPLACING_INDEX"),
         ("symbols have one capacity", f"{module}:SYMBOL_CAPACITY", USUAL_CAPACITY + 1, "columns is"),
         ("files may have any size", f"{module}:META_LIMIT_BYTES", FILE_BYTES_MAX + 1, "because of size"),
@@ -253,7 +254,7 @@ def _names(content: bytes, count: int) -> list[str] | Rejection:
 def _columns(content: bytes, names: Sequence[str]) -> list[tuple[Any, ...]] | Rejection:
     """Read the columns that were not dropped; each stands where the first one of those that it replaced stood."""
     places, taken = list[int](), dict[int, tuple[Any, ...]]()
-    replaced = list[tuple[int, ...]]()
+    replaced, dropped = list[tuple[int, ...]](), set[int]()
     for number, name in enumerate(names):
         at = HEADER.size + number * COLUMN.size
         of, flags, block, capacity, replacing = COLUMN.unpack_from(content, at)
@@ -264,10 +265,12 @@ def _columns(content: bytes, names: Sequence[str]) -> list[tuple[Any, ...]] | Re
             return CorruptError, f"FLAGS of column {number}", at + FLAGS_AT
         if is_indexed and block < 2:
             return CorruptError, f"INDEX_BLOCK_CAPACITY of column {number}", at + BLOCK_AT
-        is_replacing = 1 <= replacing <= number
-        places.append(places[replacing - 1] if is_replacing else number)
-        replaced.append((replacing - 1, *replaced[replacing - 1]) if is_replacing else ())
+        if replacing and replacing - 1 not in dropped:
+            return CorruptError, f"REPLACING_INDEX of column {number}", at + REPLACING_AT
+        places.append(places[replacing - 1] if replacing else number)
+        replaced.append((replacing - 1, *replaced[replacing - 1]) if replacing else ())
         if of < 0:
+            dropped.add(number)
             continue
         if places[number] in taken:
             return CorruptError, f"REPLACING_INDEX of column {number}", at + REPLACING_AT
@@ -335,7 +338,7 @@ def _changed(file: _Sound) -> Iterator[MetaFile]:
             yield changed(f"TYPE of {column}", at + TYPE_AT, number)
         for bit in (0, 1, 2, 3, 4, 8, 63):
             yield changed(f"FLAGS of {column}", at + FLAGS_AT, columns[column].flags ^ 1 << bit, "<Q")
-        for number in (-1, *range(count + 2), LEAST):
+        for number in (-1, *range(count + 2), LEAST, MOST):
             yield changed(f"REPLACING_INDEX of {column}", at + REPLACING_AT, number)
         for number in (LEAST, -1, 0, 1, 2, MOST):
             yield changed(f"INDEX_BLOCK_CAPACITY of {column}", at + BLOCK_AT, number)

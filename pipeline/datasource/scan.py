@@ -14,7 +14,6 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -62,16 +61,8 @@ class SlowScanWarning(UserWarning):
     """Spark's own reader cannot read a table, so its rows are read in Python."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Stored:
-    """The name of a column in a partition's file, and whether it is nullable there."""
-
-    name: str
-    is_optional: bool
-
-
-_Layout: TypeAlias = tuple[_Stored | None, ...]
-"""How a partition stores the requested columns; None for a column added after it was written."""
+_Layout: TypeAlias = tuple[str | None, ...]
+"""The names of the requested columns in a partition's file; None for a column added after it was written."""
 
 
 class _NotForSparkError(Exception):
@@ -176,7 +167,7 @@ def _layout_of(resolved: ResolvedPartition, columns: Sequence[SnapshotColumn]) -
                 raise _NotForSparkError(f"{label}: column {leaf.dotted_path!r} is still called {old!r} in row groups")
     name_counts = Counter(leaf.top.name.casefold() for leaf in footer.leaves)
     positions = column_positions(resolved.metadata.header)
-    layout: list[_Stored | None] = []
+    layout: list[str | None] = []
     for column in columns:
         position = position_of(column, positions)
         if position is None:
@@ -188,7 +179,7 @@ def _layout_of(resolved: ResolvedPartition, columns: Sequence[SnapshotColumn]) -
             reason = "has the name of another one except for case"
         if reason is not None:
             raise _NotForSparkError(f"{label}: column {leaf.top.name!r} {reason}")
-        layout.append(_Stored(leaf.top.name, leaf.max_def > 0))
+        layout.append(leaf.top.name)
     return tuple(layout)
 
 
@@ -207,7 +198,7 @@ def _why_unreadable(footer: ParquetFooter, index: int, column: SnapshotColumn) -
 
 
 def _frame(
-    spark: SparkSession, address: str, schema: pa.Schema, columns: Sequence[tuple[SnapshotColumn, _Stored | None]]
+    spark: SparkSession, address: str, schema: pa.Schema, columns: Sequence[tuple[SnapshotColumn, str | None]]
 ) -> DataFrame:
     from pyspark.sql.types import BinaryType, StructField, StructType
 
@@ -215,24 +206,26 @@ def _frame(
     for field, (column, stored) in zip(spark_schema(schema).fields, columns, strict=True):
         if stored is not None:
             is_uuid = column.arrow_type == pa.uuid()
-            fields.append(StructField(stored.name, BinaryType() if is_uuid else field.dataType))
+            fields.append(StructField(stored, BinaryType() if is_uuid else field.dataType))
         values.append(_value(column, stored).cast(field.dataType).alias(column.name))
     return spark.read.options(**READ_OPTIONS).schema(StructType(fields)).parquet(address).select(*values)
 
 
-def _value(column: SnapshotColumn, stored: _Stored | None) -> Column:
+def _value(column: SnapshotColumn, stored: str | None) -> Column:
     from pyspark.sql import functions
 
     missing = functions.lit(column.constant(1)[0].as_py())
     if stored is None:
         return missing
-    value = column_named(stored.name)
+    value = column_named(stored)
     if column.arrow_type == pa.uuid():
         digits = functions.lower(functions.hex(value))
         parts = [functions.substring(digits, start, length) for start, length in UUID_PARTS]
         return functools.reduce(lambda left, right: functions.concat(left, functions.lit("-"), right), parts)
-    value = _found_by_filters(value, column.arrow_type)
-    return value if is_nullable(column.type) or not stored.is_optional else functions.coalesce(value, missing)
+    if not is_nullable(column.type):
+        # Also where it is required: earlier servers left rows that are older than it out of bounds (docs/format.md).
+        return functions.coalesce(value, missing)
+    return _found_by_filters(value, column.arrow_type)
 
 
 def _found_by_filters(value: Column, of: pa.DataType) -> Column:

@@ -103,6 +103,19 @@ def build(
     return BuiltTable(files=files)
 
 
+def with_older_rows(data: bytes, null_count: int) -> bytes:
+    """Return a data.parquet of required columns that hold 0 and from 5 to 6, or false and true, with older rows.
+
+    Null count and minimum of the newer rows are put into the Thrift statistics, where pyarrow has 0.
+    """
+    for low, high in ((b"\5\0\0\0", b"\6\0\0\0"), (b"\1", b"\1")):
+        size, zero = bytes([len(low)]), bytes(len(low))
+        minimum, maximum, nulls = b"\x18" + size, b"\x28" + size + high, b"\x16"
+        data = data.replace(minimum + zero + nulls + b"\0", minimum + low + nulls + bytes([2 * null_count]))
+        data = data.replace(maximum + minimum + zero, maximum + minimum + low)
+    return data
+
+
 def with_lists_of_fewer_rows(column_type: int, **options: Any) -> BuiltTable:
     """Return a table of four rows whose column `x` of lists has three rows, of as many values."""
     options |= {"compression": "none", "use_dictionary": False}

@@ -30,18 +30,8 @@ TYPES: dict[str, tuple[int, pa.Array]] = {
 def table_of(name: str, tag: int | None = None, *, null_count: int = OLDER_COUNT, **options: Any) -> MemoryStorage:
     """Return a table with one of the columns, whose statistics are those of the newer rows."""
     columns = {name: (TYPES[name][0] if tag is None else tag, TYPES[name][1])}
-    built = tb.build(columns, is_required=True, edit=lambda data: edited(data, null_count), **options)
+    built = tb.build(columns, is_required=True, edit=lambda data: tb.with_older_rows(data, null_count), **options)
     return MemoryStorage.of(built.image())
-
-
-def edited(data: bytes, null_count: int) -> bytes:
-    """Put null count and minimum of the newer rows into the Thrift statistics, where pyarrow has 0."""
-    for low, high in ((b"\5\0\0\0", b"\6\0\0\0"), (b"\1", b"\1")):
-        size, zero = bytes([len(low)]), bytes(len(low))
-        minimum, maximum, nulls = b"\x18" + size, b"\x28" + size + high, b"\x16"
-        data = data.replace(minimum + zero + nulls + b"\0", minimum + low + nulls + bytes([2 * null_count]))
-        data = data.replace(maximum + minimum + zero, maximum + minimum + low)
-    return data
 
 
 def values_in(storage: MemoryStorage, name: str, where: str | None = None) -> list[Any]:

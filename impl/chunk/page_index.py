@@ -105,14 +105,20 @@ class ColumnIndex(msgspec.Struct, frozen=True, kw_only=True):
         said = tuple(None if each is None else each.value for each in (chunk.minimum, chunk.maximum))
         return self.raw_bounds[0] == said
 
-    def check_values(self, stored: pa.Array) -> None:
-        """Raise CorruptError unless the index says of each page what its values are, given as they are stored."""
+    def check_values(self, stored: pa.Array, uncounted_count: int = 0) -> None:
+        """Raise CorruptError unless the index says of each page what its values are, given as they are stored.
+
+        It may leave out the nulls at the start that its chunk leaves out.
+        """
         has_null_pages = not self._has_no_bounds()
+        if sum(self.null_counts or ()) == stored.null_count:
+            uncounted_count = 0
         starts = itertools.accumulate(self.row_counts, initial=0)
         for number, (start, row_count) in enumerate(zip(starts, self.row_counts, strict=False)):
             values = stored.slice(start, row_count)
-            if self.null_counts is not None and self.null_counts[number] != values.null_count:
-                self._reject("null_counts", number, values.null_count, self.null_counts[number])
+            null_count = values.null_count - min(max(uncounted_count - start, 0), row_count)
+            if self.null_counts is not None and self.null_counts[number] != null_count:
+                self._reject("null_counts", number, null_count, self.null_counts[number])
             if self.null_pages[number] and has_null_pages and values.null_count < row_count:
                 self._reject("null_pages", number, f"a page with {row_count - values.null_count} values", "nulls only")
             bounds = self.bounds[number]

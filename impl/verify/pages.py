@@ -277,13 +277,14 @@ class Fetched(msgspec.Struct, frozen=True, kw_only=True):
         # Where checksums vouch for pages, only filters need values in the column's type.
         is_final = bool(self.beside.filters) or not is_vouched
         values = final_values(stored, column, chunk, file) if is_final else stored
+        uncounted_count = uncounted_null_count(stored, column, chunk)
         if index is not None:
-            index.check_values(stored)
+            index.check_values(stored, uncounted_count)
         if self.is_time:
             _check_ascending(stored, column, chunk, file)
         problem = next((problem for each in self.beside.filters if (problem := each.problem(values))), None)
         notes = [EARLIER_BOUNDS] * has_earlier_bounds
-        if uncounted_null_count(stored, column, chunk):
+        if uncounted_count:
             notes.append(UNCOUNTED_NULLS)
         note = f"column {column.name!r} {'; and '.join(notes)}" if notes else None
         return replace(_verdict(chunk, problem, is_decoded=True), note=note)

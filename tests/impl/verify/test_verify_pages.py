@@ -253,3 +253,25 @@ def test_maxima_of_pages_of_binary_are_not_compared_and_minima_are(row_count: in
     overwrite(storage, offset_bytes, content.replace(low, b"low0"))
     (problem,) = verified(PATH, storage).all_problems
     assert problem.field == "min_values[0] in column index of column 'b' of row group 0"
+
+
+@pytest.mark.parametrize("has_checksums", [False, True])
+@pytest.mark.parametrize(
+    ("of_chunk", "of_pages", "is_sound"),
+    [(0, (0, 0), True), (0, (1, 0), True), (1, (1, 0), True), (1, (0, 0), False), (0, (0, 1), False)],
+)
+def test_an_index_may_leave_out_the_nulls_that_the_chunk_leaves_out(
+    of_chunk: int, of_pages: tuple[int, int], is_sound: bool, has_checksums: bool
+) -> None:
+    """Tables of 9.0.1 to 9.3.1, which do not count rows that are older than a BINARY, were called damaged."""
+
+    def recounted(content: bytes) -> bytes:
+        content = content.replace(b"\x36\2\x28\2dd", bytes([0x36, 2 * of_chunk]) + b"\x28\2dd")
+        assert content.count(b"\x19\x26\2\0") == 1
+        return content.replace(b"\x19\x26\2\0", b"\x19\x26" + bytes(2 * count for count in of_pages))
+
+    columns = {"b": (TypeTag.BINARY, pa.array([None, b"bb", b"cc", b"dd"]))}
+    options = {"write_page_index": True, "max_rows_per_page": 2, "write_page_checksum": has_checksums}
+    problems = verified("/table", tb.build(columns, edit=recounted, **options).image()).all_problems
+    expected = [] if is_sound else ["null_counts[0] in column index of column 'b' of row group 0"]
+    assert [problem.field for problem in problems] == expected

@@ -86,6 +86,7 @@ from tornproof.harness.explorers.roundtrip.worked_out.parquet.page_indexes impor
     pages_called_null,
     pages_without_values,
     times_in_order,
+    uncounted_nulls,
 )
 from tornproof.harness.explorers.roundtrip.worked_out.parquet.symbol_keys import (
     adopted_keys,
@@ -188,6 +189,7 @@ def questions() -> tuple[Question, ...]:
         *page_indexes(),
         *pages_without_values(),
         *pages_called_null(),
+        *uncounted_nulls(),
         *times_in_order(),
         *patience(),
         *histograms(),

@@ -49,6 +49,8 @@ UNKNOWN_ID, HEAD_BYTES = 15, 2
 UUID_BYTES, FIXED_LEN_BYTE_ARRAY = 16, 7
 CALLED_NULL = {"UUID": 19, "LONG128": 24, "DOUBLE[]": 27 | 10 << 8}
 """Types whose pages are called null, by their codes."""
+NULL_ROWS = ((0, 1), (2,))
+"""The rows without a value, in two pages of two rows."""
 Change = Callable[[bytes], bytes]
 
 
@@ -116,7 +118,29 @@ def pages_called_null() -> Iterator[Question]:
         yield Question("page indexes", words, found, "sound" if is_sound else CorruptError.__name__)
 
 
+def uncounted_nulls() -> Iterator[Question]:
+    """Yield the nulls that an index says of two pages whose chunk leaves out the first ones, and whether it may."""
+    for uncounted_count, said in itertools.product(range(4), itertools.product(range(3), repeat=2)):
+        counted = tuple(sum(row >= uncounted_count for row in page) for page in NULL_ROWS)
+        words = f"whether an index may say {said} of {NULL_ROWS} where the first {uncounted_count} are not counted"
+        found = functools.partial(_nulls_in_pages, said, uncounted_count)
+        is_sound = said in (counted, tuple(map(len, NULL_ROWS)))
+        yield Question("page indexes", words, found, "sound" if is_sound else CorruptError.__name__)
+
+
 def _values_in_pages(code: int, are_null: tuple[bool, ...], bound_bytes: int) -> Any:
+    index = _index(code, row_count=1, null_pages=are_null, raw_bounds=((bytes(bound_bytes),) * 2,) * 2)
+    return _judged(index, pa.array([b"a" * UUID_BYTES] * 2, pa.binary(UUID_BYTES)))
+
+
+def _nulls_in_pages(null_counts: tuple[int, ...], uncounted_count: int) -> Any:
+    index = _index(CALLED_NULL["UUID"], row_count=2, null_counts=null_counts)
+    values = pa.array([None, None, None, b"a" * UUID_BYTES], pa.binary(UUID_BYTES))
+    return _judged(index, values, uncounted_count)
+
+
+def _index(code: int, *, row_count: int, **of_index: Any) -> ColumnIndex:
+    """Return an index of two pages of so many rows, without bounds."""
     column = Column(
         name="k",
         id=0,
@@ -127,18 +151,19 @@ def _values_in_pages(code: int, are_null: tuple[bool, ...], bound_bytes: int) ->
         max_rep_level=0,
         max_def_level=1,
     )
-    index = ColumnIndex(
+    facts: dict[str, Any] = {"null_pages": (False,) * 2, "raw_bounds": ((b"", b""),) * 2, "null_counts": None}
+    return ColumnIndex(
         stored=StoredIndex(content=b"", offset_bytes=0, owner="k", file=DATA_FILE),
         column=column,
-        row_counts=(1, 1),
-        null_pages=are_null,
-        raw_bounds=((bytes(bound_bytes),) * 2,) * 2,
+        row_counts=(row_count,) * 2,
         bounds=(None, None),
-        null_counts=None,
+        **(facts | of_index),
     )
 
+
+def _judged(index: ColumnIndex, *of_values: Any) -> Any:
     def judged() -> str:
-        index.check_values(pa.array([b"a" * UUID_BYTES] * 2, pa.binary(UUID_BYTES)))
+        index.check_values(*of_values)
         return "sound"
 
     return outcome_of(judged)

@@ -42,6 +42,12 @@ def check_bounds_of_pages(
     return False
 
 
+def signed_extremes_of(values: pa.Array, column: Column) -> tuple[int, int]:
+    """Return the outermost ones of some addresses, compared as signed numbers."""
+    low, high = extremes_of(values, replace(column, type=int(TypeTag.INT)))
+    return low % (1 << 32), high % (1 << 32)
+
+
 def _without_earlier(values: pa.Array, column: Column, chunk: Chunk, row_counts: Sequence[int]) -> Chunk:
     """Return the chunk without the bounds that earlier servers make of these pages."""
     tag = tag_of(column.type)
@@ -63,9 +69,9 @@ def _of_addresses(values: pa.Array, column: Column, of_pages: Sequence[tuple[int
     def signed(address: int) -> int:
         return address ^ ADDRESS_SIGN
 
-    low, high = extremes_of(values, replace(column, type=int(TypeTag.INT)))
+    low, high = signed_extremes_of(values, column)
     lows, highs = zip(*of_pages, strict=True)
-    return {min(lows, key=signed), low % (1 << 32)}, {max(highs, key=signed), high % (1 << 32)}
+    return {min(lows, key=signed), low}, {max(highs, key=signed), high}
 
 
 def _of_texts(tag: TypeTag, of_pages: Sequence[tuple[bytes, bytes]]) -> tuple[set[bytes], set[bytes]]:

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 import msgspec
 import pyarrow as pa
 
+from tornproof.impl.chunk.earlier_bounds import signed_extremes_of
 from tornproof.impl.chunk.statistics import FEW_VALUES, extremes_of, has_known_order, is_nan
 from tornproof.impl.errors import CorruptError
 from tornproof.impl.parquet.fields import COLUMN_INDEX, OFFSET_INDEX, BoundaryOrder, PageType
@@ -21,7 +22,7 @@ from tornproof.impl.parquet.records import Table, read
 from tornproof.impl.parquet.thrift import TRUE, BrokenError, Step, decode
 from tornproof.impl.pm.block import Chunk
 from tornproof.impl.pm.header import Column
-from tornproof.impl.pm.statistics import are_unsigned, has_known_maximum, value_of
+from tornproof.impl.pm.statistics import are_signed, are_unsigned, has_known_maximum, value_of
 from tornproof.impl.types.compute import compute
 from tornproof.impl.types.questdb import TypeTag, tag_of
 
@@ -105,13 +106,16 @@ class ColumnIndex(msgspec.Struct, frozen=True, kw_only=True):
         said = tuple(None if each is None else each.value for each in (chunk.minimum, chunk.maximum))
         return self.raw_bounds[0] == said
 
-    def check_values(self, stored: pa.Array, uncounted_count: int = 0) -> None:
+    def check_values(self, stored: pa.Array, uncounted_count: int = 0) -> bool:
         """Raise CorruptError unless the index says of each page what its values are, given as they are stored.
 
-        It may leave out the nulls at the start that its chunk leaves out.
+        It may leave out the nulls at the start that its chunk leaves out. Return whether bounds of a page are those
+        that earlier servers made of addresses.
         """
+        has_earlier_bounds = False
         has_null_pages = not self._has_no_bounds()
         if sum(self.null_counts or ()) == stored.null_count:
+            # It may also count what the chunk does not.
             uncounted_count = 0
         starts = itertools.accumulate(self.row_counts, initial=0)
         for number, (start, row_count) in enumerate(zip(starts, self.row_counts, strict=False)):
@@ -123,7 +127,11 @@ class ColumnIndex(msgspec.Struct, frozen=True, kw_only=True):
                 self._reject("null_pages", number, f"a page with {row_count - values.null_count} values", "nulls only")
             bounds = self.bounds[number]
             if bounds is not None and values.null_count < row_count and not _are_texts_within(values, bounds):
-                self._check_bounds(number, bounds, extremes_of(values, self.column))
+                if are_signed(self.column, *bounds) and bounds == signed_extremes_of(values, self.column):
+                    has_earlier_bounds = True
+                else:
+                    self._check_bounds(number, bounds, extremes_of(values, self.column))
+        return has_earlier_bounds
 
     def _has_no_bounds(self) -> bool:
         """Whether servers call all pages null because such values get no bounds: arrays, and UUID up to 9.3.0."""
@@ -158,7 +166,8 @@ def column_index_of(stored: StoredIndex, column: Column, pages: Sequence[PageInf
     raw_bounds = tuple(zip(values["min_values"], values["max_values"], strict=True))
     pairs = zip(null_pages, raw_bounds, strict=True)
     bounds = tuple(None if is_null else _bounds(stored, column, raw) for is_null, raw in pairs)
-    _check_order(stored, column, BoundaryOrder(values["boundary_order"]), [each for each in bounds if each is not None])
+    ordered = [each for each in bounds if each is not None and not are_signed(column, *each)]
+    _check_order(stored, column, BoundaryOrder(values["boundary_order"]), ordered)
     null_counts = values.get("null_counts")
     return ColumnIndex(
         stored=stored,
@@ -179,7 +188,7 @@ def data_pages(pages: Sequence[PageInfo]) -> Sequence[PageInfo]:
 def _bounds(stored: StoredIndex, column: Column, raw: tuple[bytes, bytes]) -> tuple[Any, Any] | None:
     """Return the bounds of a page with values as values to compare, None if these have no known order.
 
-    A maximum alone is None where none is known.
+    A maximum alone is None where none is known; bounds of addresses with a sign are confirmed by values alone.
     """
     if not has_known_order(column):
         return None
@@ -189,7 +198,7 @@ def _bounds(stored: StoredIndex, column: Column, raw: tuple[bytes, bytes]) -> tu
         stored.reject("bounds in column index", "bytes of the physical type's width", " and ".join(map(bytes.hex, raw)))
     if not has_known_maximum(column):
         return low, None
-    if low > high:
+    if low > high and not are_signed(column, low, high):
         if are_unsigned(column, low, high):
             return None
         stored.reject("min_values in column index", f"at most the maximum, {high!r}", repr(low))

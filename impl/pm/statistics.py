@@ -122,13 +122,17 @@ def are_unsigned(column: Column, low: Bound, high: Bound) -> bool:
     return tag_of(column.type) in _TAGS_OF_UNSIGNED and high < 0 <= low
 
 
-def are_signed_addresses(column: Column, chunk: Chunk) -> bool:
+def are_signed(column: Column, low: Bound, high: Bound) -> bool:
     """Whether bounds are out of order, and in order if addresses are signed, as earlier servers compared them."""
-    bounds = bounds_of(column, chunk) if tag_of(column.type) is TypeTag.IPV4 else None
-    if bounds is None or isinstance(bounds, str):
+    if tag_of(column.type) is not TypeTag.IPV4 or not isinstance(low, int) or not isinstance(high, int):
         return False
-    low, high = bounds
-    return isinstance(low, int) and isinstance(high, int) and high < ADDRESS_SIGN <= low
+    return high < ADDRESS_SIGN <= low
+
+
+def are_signed_addresses(column: Column, chunk: Chunk) -> bool:
+    """Whether the bounds of a chunk are such ones."""
+    bounds = bounds_of(column, chunk) if tag_of(column.type) is TypeTag.IPV4 else None
+    return isinstance(bounds, tuple) and are_signed(column, *bounds)
 
 
 def value_of(column: Column, raw: bytes) -> Bound | None:

@@ -279,7 +279,7 @@ class Fetched(msgspec.Struct, frozen=True, kw_only=True):
         values = final_values(stored, column, chunk, file) if is_final else stored
         uncounted_count = uncounted_null_count(stored, column, chunk)
         if index is not None:
-            index.check_values(stored, uncounted_count)
+            has_earlier_bounds |= index.check_values(stored, uncounted_count)
         if self.is_time:
             _check_ascending(stored, column, chunk, file)
         problem = next((problem for each in self.beside.filters if (problem := each.problem(values))), None)

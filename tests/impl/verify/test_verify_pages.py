@@ -1,5 +1,7 @@
 """Pages with checksums are not decoded to be verified, and nothing that a reader would see otherwise is missed."""
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 import table_builder as tb
@@ -271,7 +273,29 @@ def test_an_index_may_leave_out_the_nulls_that_the_chunk_leaves_out(
         return content.replace(b"\x19\x26\2\0", b"\x19\x26" + bytes(2 * count for count in of_pages))
 
     columns = {"b": (TypeTag.BINARY, pa.array([None, b"bb", b"cc", b"dd"]))}
-    options = {"write_page_index": True, "max_rows_per_page": 2, "write_page_checksum": has_checksums}
+    options: dict[str, Any] = {"write_page_index": True, "max_rows_per_page": 2, "write_page_checksum": has_checksums}
     problems = verified("/table", tb.build(columns, edit=recounted, **options).image()).all_problems
     expected = [] if is_sound else ["null_counts[0] in column index of column 'b' of row group 0"]
     assert [problem.field for problem in problems] == expected
+
+
+@pytest.mark.parametrize(("has_checksums", "is_chunk_right"), [(False, False), (True, False), (True, True)])
+@pytest.mark.parametrize(("low", "high", "is_sound"), [(200, 100, True), (199, 100, False), (200, 101, False)])
+def test_bounds_of_a_page_may_be_those_of_addresses_with_a_sign(
+    low: int, high: int, is_sound: bool, has_checksums: bool, is_chunk_right: bool
+) -> None:
+    """Tables of earlier servers, which compared the addresses of a dictionary so, were called damaged."""
+    first, last, least, most, below, above = (bytes([4, 0, 0, 0, each]) for each in (1, 240, 200, 100, low, high))
+
+    def signed(content: bytes) -> bytes:
+        index, of_chunk = b"\x19\x18%b\x19\x18%b", b"\x28%b\x18%b"
+        assert content.count(index % (first, last)) == 1
+        content = content.replace(index % (first, last), index % (below, above))
+        return content if is_chunk_right else content.replace(of_chunk % (last, first), of_chunk % (most, least))
+
+    addresses = pa.array([number << 24 for number in (1, 100, 200, 240)], pa.uint32())
+    options: dict[str, Any] = {"write_page_index": True, "write_page_checksum": has_checksums}
+    report = verified("/table", tb.build({"a": (TypeTag.IPV4, addresses)}, edit=signed, **options).image())
+    expected = [] if is_sound else ["min_values[0] in column index of column 'a' of row group 0"]
+    assert [problem.field for problem in report.all_problems] == expected
+    assert any("earlier servers made them" in note for note in report.notes) or not is_sound

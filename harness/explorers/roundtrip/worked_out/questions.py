@@ -85,6 +85,7 @@ from tornproof.harness.explorers.roundtrip.worked_out.parquet.page_indexes impor
     page_indexes,
     pages_called_null,
     pages_without_values,
+    signed_addresses,
     times_in_order,
     uncounted_nulls,
 )
@@ -190,6 +191,7 @@ def questions() -> tuple[Question, ...]:
         *pages_without_values(),
         *pages_called_null(),
         *uncounted_nulls(),
+        *signed_addresses(),
         *times_in_order(),
         *patience(),
         *histograms(),

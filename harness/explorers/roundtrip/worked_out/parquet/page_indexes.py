@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import itertools
+import struct
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.new_tables import new_table
@@ -21,11 +23,12 @@ from tornproof.harness.explorers.roundtrip.worked_out.writing.unordered_rows imp
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
-from tornproof.impl.chunk.page_index import ColumnIndex, StoredIndex
+from tornproof.impl.chunk.page_index import ColumnIndex, StoredIndex, column_index_of
 from tornproof.impl.errors import CorruptError
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.parquet.bloom_filter import BLOCK_BYTES
 from tornproof.impl.parquet.encode_options import EncodeOptions
+from tornproof.impl.parquet.fields import PageType
 from tornproof.impl.parquet.footer import ColumnChunk
 from tornproof.impl.parquet.thrift import Field, Items, Kind, Struct, decode, encode, with_fields
 from tornproof.impl.pm.block import Statistic
@@ -49,6 +52,8 @@ UNKNOWN_ID, HEAD_BYTES = 15, 2
 UUID_BYTES, FIXED_LEN_BYTE_ARRAY = 16, 7
 CALLED_NULL = {"UUID": 19, "LONG128": 24, "DOUBLE[]": 27 | 10 << 8}
 """Types whose pages are called null, by their codes."""
+IPV4, INT32 = 25, 1
+ADDRESSES = tuple(number << 24 for number in (1, 100, 200, 240))
 NULL_ROWS = ((0, 1), (2,))
 """The rows without a value, in two pages of two rows."""
 Change = Callable[[bytes], bytes]
@@ -128,6 +133,33 @@ def uncounted_nulls() -> Iterator[Question]:
         yield Question("page indexes", words, found, "sound" if is_sound else CorruptError.__name__)
 
 
+def signed_addresses() -> Iterator[Question]:
+    """Yield the bounds that an index says of a page with two addresses, and whether right or earlier servers do."""
+    for values, said in itertools.product(itertools.combinations(ADDRESSES, 2), itertools.product(ADDRESSES, repeat=2)):
+        # Of signed numbers those from 2^31 on are the least.
+        as_signed = tuple(sorted(values, key=lambda address: (address < 1 << 31, address)))
+        words = f"whether an index may say {said} of a page with the addresses {values}"
+        found = functools.partial(_bounds_of_addresses, values, said)
+        is_sound = said == as_signed or (said[0] <= min(values) and max(values) <= said[1])
+        yield Question("page indexes", words, found, "sound" if is_sound else CorruptError.__name__)
+
+
+def _bounds_of_addresses(values: tuple[int, ...], said: tuple[int, ...]) -> Any:
+    bounds = [Field(nth, Kind.LIST, Items(Kind.BINARY, (struct.pack("<I", each),))) for nth, each in enumerate(said, 2)]
+    has_no_values = Field(1, Kind.LIST, Items(Kind.BOOL, (0,)))
+    content = encode(Struct((has_no_values, *bounds, Field(4, Kind.I32, 1))))
+    column = replace(_column(IPV4), physical_type=INT32, fixed_byte_len=0)
+    page = SimpleNamespace(kind=PageType.DATA_V1, value_count=len(values))
+
+    def judged() -> str:
+        stored = StoredIndex(content=content, offset_bytes=0, owner="k", file=DATA_FILE)
+        index = column_index_of(stored, column, [cast(Any, page)])
+        index.check_values(pa.array(values, pa.uint32()).view(pa.int32()))
+        return "sound"
+
+    return outcome_of(judged)
+
+
 def _values_in_pages(code: int, are_null: tuple[bool, ...], bound_bytes: int) -> Any:
     index = _index(code, row_count=1, null_pages=are_null, raw_bounds=((bytes(bound_bytes),) * 2,) * 2)
     return _judged(index, pa.array([b"a" * UUID_BYTES] * 2, pa.binary(UUID_BYTES)))
@@ -141,7 +173,18 @@ def _nulls_in_pages(null_counts: tuple[int, ...], uncounted_count: int) -> Any:
 
 def _index(code: int, *, row_count: int, **of_index: Any) -> ColumnIndex:
     """Return an index of two pages of so many rows, without bounds."""
-    column = Column(
+    facts: dict[str, Any] = {"null_pages": (False,) * 2, "raw_bounds": ((b"", b""),) * 2, "null_counts": None}
+    return ColumnIndex(
+        stored=StoredIndex(content=b"", offset_bytes=0, owner="k", file=DATA_FILE),
+        column=_column(code),
+        row_counts=(row_count,) * 2,
+        bounds=(None, None),
+        **(facts | of_index),
+    )
+
+
+def _column(code: int) -> Column:
+    return Column(
         name="k",
         id=0,
         type=code,
@@ -150,14 +193,6 @@ def _index(code: int, *, row_count: int, **of_index: Any) -> ColumnIndex:
         physical_type=FIXED_LEN_BYTE_ARRAY,
         max_rep_level=0,
         max_def_level=1,
-    )
-    facts: dict[str, Any] = {"null_pages": (False,) * 2, "raw_bounds": ((b"", b""),) * 2, "null_counts": None}
-    return ColumnIndex(
-        stored=StoredIndex(content=b"", offset_bytes=0, owner="k", file=DATA_FILE),
-        column=column,
-        row_counts=(row_count,) * 2,
-        bounds=(None, None),
-        **(facts | of_index),
     )
 
 

@@ -29,6 +29,7 @@ from tornproof.impl.read.reader_protocol import HARDENED_READER, ReaderProtocol
 from tornproof.impl.read.row_group import row_group_columns
 from tornproof.impl.read.row_selection import kept_ordinals, selected_rows
 from tornproof.impl.storage.interface import ReadableFile
+from tornproof.impl.table.changed_types import type_in_both
 from tornproof.impl.table.check import check_against_table
 from tornproof.impl.table.columns import SnapshotColumn, column_key
 from tornproof.impl.table.partition import PartitionFiles, ResolvedPartition, check_native
@@ -326,10 +327,7 @@ def _columns_of_partitions(
         for index, column in enumerate(header.columns):
             key = column_key(index, column)
             found = SnapshotColumn.of(key, column)
-            if columns.setdefault(key, found).arrow_type != found.arrow_type:
-                field = f"TYPE of column {column.name!r}"
-                raise CorruptError(files.pm_label, field, None, columns[key].type, column.type)
-            columns[key] = found
+            columns[key] = type_in_both(columns.get(key, found), found, file=files.pm_label)
         if header.designated_timestamp >= 0:
             column = header.columns[header.designated_timestamp]
             key = column_key(header.designated_timestamp, column)

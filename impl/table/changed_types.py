@@ -7,6 +7,7 @@ Source: QuestDB's public sources of July 2026; the conversions here are those of
 from __future__ import annotations
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from tornproof.impl.errors import UnsupportedError
 from tornproof.impl.pm.header import Column, FileHeader
@@ -48,6 +49,22 @@ def check_types_are_read(header: FileHeader, metadata: TableMetadata | None, *, 
         position = position_of(column, positions)
         if position is not None:
             check_is_read(column, header.columns[position], file=file)
+
+
+def type_in_both(before: SnapshotColumn, column: SnapshotColumn, *, file: str) -> SnapshotColumn:
+    """Return a column of two partitions as a table without `_meta` has it, which would say what its type is now.
+
+    If a type is converted to the other one, that is taken, because it has the values of both. Raises UnsupportedError
+    if neither is; `file` is the `_pm` of the second partition.
+    """
+    if before.arrow_type == column.arrow_type:
+        return replace(column, former_ids=before.former_ids)
+    for former, now in ((before, column), (column, before)):
+        if now.id >= 0 and (tag_of(former.type), tag_of(now.type)) in CONVERTED:
+            return replace(now, name=column.name, former_ids=(now.id,))
+    expected = f"{type_name(before.type)}, as in an earlier partition"
+    actual = f"{type_name(column.type)}: the type was changed, and `_meta` is missing"
+    raise UnsupportedError(file, f"TYPE of column {column.name!r}", None, expected, actual)
 
 
 def converted(values: pa.Array, column: SnapshotColumn, stored: Column) -> pa.Array:

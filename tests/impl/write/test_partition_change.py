@@ -8,7 +8,19 @@ import pytest
 from independent_readers import normalised, ours_and_content, read_with_pyarrow
 from real_tables import in_memory, only, parquet_partitions, resolved_partitions, rows_of, snapshot_of, verified
 from rejections import rejection
-from written_tables import DAY, DAY_LENGTH, PATH, change_type, filled, new_table, pairs_on, rows, write, writer_on
+from written_tables import (
+    DAY,
+    DAY_LENGTH,
+    PATH,
+    change_type,
+    filled,
+    new_table,
+    pairs_on,
+    rows,
+    table_on,
+    write,
+    writer_on,
+)
 
 from tornproof.harness.common.made_rows import rows_for
 from tornproof.harness.simulator.filesystem.faulty import FaultyStorage
@@ -18,7 +30,9 @@ from tornproof.impl.errors import UnsupportedError
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.layout.parquet import MAGIC
 from tornproof.impl.parquet.footer import file_tail, row_group_facts, split_footer
+from tornproof.impl.table.column_versions import CV_FILE
 from tornproof.impl.table.create import NewColumn
+from tornproof.impl.table.metadata_file import META_FILE, NAME_FILE
 from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.types.names import type_code
 from tornproof.impl.types.questdb import TypeTag
@@ -249,6 +263,49 @@ def test_values_of_a_type_that_is_not_converted_are_neither_read_nor_lost() -> N
         assert problem.expected.startswith("VARCHAR, as it is in the table now")
     write(storage, rows([DAY_LENGTH], c=["x"]))
     assert rows_of(snapshot_of(PATH, storage), ["v"])["v"].to_pylist() == [0, 0]
+
+
+def copied_without_meta(storage: MemoryStorage) -> MemoryStorage:
+    image = storage.image()
+    for name in (META_FILE, NAME_FILE, CV_FILE):
+        image = image.without_file(f"{PATH}/{name}")
+    return MemoryStorage.of(image)
+
+
+@pytest.mark.parametrize("days", [(1, 0, 2), (1, 2, 0), (0, 1, 2)])
+@pytest.mark.parametrize(
+    ("before", "after", "values"),
+    [
+        ("INT", "LONG", [7, None, 1 << 40]),
+        ("FLOAT", "DOUBLE", [0.5, None, 1e300]),
+        ("VARCHAR", "STRING", ["a", None, "b"]),
+    ],
+)
+def test_a_copy_without_meta_has_the_type_that_a_column_was_changed_to(
+    before: str, after: str, values: list[object], days: tuple[int, ...]
+) -> None:
+    """Partitions of before and after the change were called damaged, whichever of them comes first."""
+    storage, _ = new_table(NewColumn(name="c", type=type_code(before) or 0))
+    first, *others = [rows([day * DAY_LENGTH], c=[value]) for day, value in zip(days, values, strict=True)]
+    write(storage, first)
+    change_type(storage, "c", after)
+    write(storage, *others)
+    copy = copied_without_meta(storage)
+    assert verified(PATH, copy).all_problems == ()
+    assert table_on(copy)["c"].to_pylist() == table_on(storage)["c"].to_pylist()
+    found = snapshot_of(PATH, copy)
+    assert found.schema.field("c").type == snapshot_of(PATH, storage).schema.field("c").type
+    assert [batch.num_rows for batch in found.batches(["v"], where=found.condition("c IS NULL"))] == [1]
+
+
+def test_a_copy_without_meta_is_unsupported_if_nothing_converts_the_types_of_a_column() -> None:
+    storage, _ = new_table(NewColumn(name="c", type=TypeTag.LONG))
+    write(storage, rows([1], c=[5]))
+    change_type(storage, "c", "VARCHAR")
+    write(storage, rows([DAY_LENGTH], c=["x"]))
+    problem = rejection(lambda: snapshot_of(PATH, copied_without_meta(storage)), UnsupportedError)
+    assert (problem.field, problem.expected) == ("TYPE of column 'c'", "LONG, as in an earlier partition")
+    assert problem.actual == "VARCHAR: the type was changed, and `_meta` is missing"
 
 
 def test_a_filter_follows_a_column_whose_type_was_changed() -> None:

@@ -19,11 +19,13 @@ from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.read.reader import Snapshot, open_snapshot
-from tornproof.impl.table.metadata_file import META_FILE
+from tornproof.impl.table.column_versions import CV_FILE
+from tornproof.impl.table.metadata_file import META_FILE, NAME_FILE
 from tornproof.impl.table.table import open_table
 from tornproof.impl.verify.verify import verify_table
 
 PATH, TIME, COLUMN, FIRST_ID = "table", "ts", "v", 1
+DAY = 86_400_000_000
 UNREAD = "UnsupportedError"
 LEAST_INT, MOST_INT = -(1 << 31), (1 << 31) - 1
 TEXTS = ["a", None, "größe"]
@@ -54,12 +56,19 @@ def changed_types() -> Iterator[Question]:
         is_read = expected != UNREAD
         changes = (*between, after)
         nulls = [place for place, value in enumerate(expected) if value is None] if is_read else UNREAD
-        grown = ([*expected, None], [[0, FIRST_ID]]) if is_read else UNREAD
+        grown = [*expected, None] if is_read else UNREAD
+        # Nothing says which type is the later one, and the wider one has the values of both.
+        of_both = [*stored, None] if (after, before) in {case[:2] for case in CASES if case[3] != UNREAD} else UNREAD
         for words, of, right in (
             ("what is read", _read, expected),
             ("which rows come where it is null", _null_rows, nulls),
-            ("what a commit leaves, and under which ids,", _grown, grown),
+            ("what a commit leaves, and under which ids,", _grown, (grown, [[0, FIRST_ID]]) if is_read else UNREAD),
             ("what a verification finds", _verified, [] if is_read else UNREAD),
+            (
+                "what is read without `_meta` after another day's commit",
+                _read_without_meta,
+                grown if is_read else of_both,
+            ),
         ):
             name = f"{words} of {stored} once {before} became {' and then '.join(changes)}"
             yield Question("changed types", name, functools.partial(_asked, of, before, changes, stored), right)
@@ -104,6 +113,14 @@ def _grown(storage: MemoryStorage) -> tuple[list[Any], list[list[int]]]:
     snapshot = _snapshot(storage)
     headers = [snapshot.resolve(partition).metadata.header for partition in snapshot.parquet_partitions()]
     return _values(snapshot), [[column.id for column in header.columns] for header in headers]
+
+
+def _read_without_meta(storage: MemoryStorage) -> list[Any]:
+    _commit(storage, [None], FIRST_TIME + DAY)
+    image = storage.image()
+    for name in (META_FILE, NAME_FILE, CV_FILE):
+        image = image.without_file(f"{PATH}/{name}")
+    return _values(_snapshot(MemoryStorage.of(image)))
 
 
 def _verified(storage: MemoryStorage) -> list[str]:

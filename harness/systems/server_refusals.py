@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -10,6 +11,7 @@ from tornproof.impl.layout.parquet import FooterForm
 from tornproof.impl.parquet.encode_options import Encoding
 from tornproof.impl.pm.footer_comparison import encodings_mask
 from tornproof.impl.read.reader import Snapshot
+from tornproof.impl.table.columns import column_positions, position_of
 from tornproof.impl.table.partition import ResolvedPartition
 from tornproof.impl.write.partition_writer import load_state
 from tornproof.impl.write.writer_options import is_read_by_servers
@@ -20,13 +22,15 @@ BITS = {encoding: encodings_mask((encoding.value,)) or 0 for encoding in Encodin
 def refused_values(snapshot: Snapshot) -> str | None:
     """Return which column no server reads, or None; raises as reading a partition does."""
     for resolved in _partitions(snapshot):
-        for block in resolved.metadata.blocks:
-            for column, chunk in zip(resolved.metadata.header.columns, block.chunks, strict=True):
-                for encoding, bit in BITS.items():
-                    # Lists, as other programs write arrays, have the encodings of their doubles.
-                    is_flat = not column.max_rep_level or encoding is Encoding.BYTE_STREAM_SPLIT
-                    if is_flat and chunk.encodings & bit and not is_read_by_servers(encoding, column.type):
-                        return f"{resolved.files.name}: no server reads column {column.name!r} in {encoding.name}"
+        columns, positions = resolved.metadata.header.columns, column_positions(resolved.metadata.header)
+        # Columns that were dropped are not read.
+        read = [place for each in snapshot.columns if (place := position_of(each, positions)) is not None]
+        for block, place, (encoding, bit) in itertools.product(resolved.metadata.blocks, read, BITS.items()):
+            column = columns[place]
+            # Lists, as other programs write arrays, have the encodings of their doubles.
+            is_flat = not column.max_rep_level or encoding is Encoding.BYTE_STREAM_SPLIT
+            if is_flat and block.chunks[place].encodings & bit and not is_read_by_servers(encoding, column.type):
+                return f"{resolved.files.name}: no server reads column {column.name!r} in {encoding.name}"
     return None
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 from real_tables import with_wal
-from written_tables import DAY_LENGTH, DIRECTORY, PATH, new_table, rows, write, writer_on
+from written_tables import DAY_LENGTH, DIRECTORY, PATH, alter, new_table, rows, write, writer_on
 
 import tornproof.harness.systems.probe as probing
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -103,6 +103,17 @@ def test_no_server_goes_on_with_an_extension_or_an_encoding_that_none_reads(name
     assert words in found.reason
     ours = probe(image, PATH, HARDENED_PRESET)
     assert (ours.readable, ours.writable) == (True, True)
+
+
+def test_servers_go_on_with_a_table_whose_column_that_none_reads_was_dropped() -> None:
+    """They read no column that the table has no more, and it was said that they read none of its rows."""
+    storage, table = new_table()
+    encoding = EncodeOptions(columns={"v": ColumnOptions(encoding=Encoding.BYTE_STREAM_SPLIT)})
+    write(storage, rows([0]), options=WriterOptions(encoding=encoding, allow_unreadable_by_servers=True))
+    assert not probe(with_wal(storage.image(), PATH), PATH, RELEASED).readable
+    assert table.metadata is not None
+    alter(storage, *(column for column in table.metadata.columns if column.name != "v"))
+    assert probe(with_wal(storage.image(), PATH), PATH, RELEASED).readable
 
 
 def read_only(entry: int) -> int:

@@ -7,7 +7,7 @@ the methods here in helper processes, so they share only what is pickled.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +65,8 @@ OPTIONS_KEY = "tornproof.options"
 """Where a schema keeps the options of `CREATE TABLE`: Spark gives them to `schema` alone, and not to a query.
 
 An `INSERT` never takes them from there: its schema is that of the rows, which may come from another table."""
+OPTION_PREFIX = "option."
+"""How Spark begins options of `CREATE TABLE`, which it gives twice, among all properties of the table."""
 MICROSECONDS, NANOSECONDS = 1_000_000, 1_000_000_000
 HOUR_SECONDS, DAY_SECONDS, DAYS_IN_WEEK = 3_600, 86_400, 7
 DAYS_FROM_MONDAY = 3
@@ -154,13 +156,13 @@ class TornproofSource(DataSource):
             found.fields[0].metadata = {OPTIONS_KEY: json.dumps(dict(self.options.items()))}
         return found
 
-    def _take_options(self, schema: StructType, known: frozenset[str]) -> None:
-        """Take the options of a table in the catalog from its schema."""
+    def _take_options(self, schema: StructType, known: frozenset[str], what: str) -> None:
+        """Take the options of a table in the catalog from its schema; raises OptionRejectedError for unknown ones."""
         stored = [field.metadata[OPTIONS_KEY] for field in schema.fields if OPTIONS_KEY in field.metadata]
         if stored and "path" not in self.options:
-            spelled = {name.lower() for name in known}
-            options = json.loads(stored[0])
-            self.options.update({name: text for name, text in options.items() if name.lower() in spelled})
+            options = _options_in(json.loads(stored[0]))
+            reject_unknown(options, known, what)
+            self.options.update(options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader of the chosen version, of the columns in a schema if the user gave one."""
@@ -168,7 +170,7 @@ class TornproofSource(DataSource):
 
         # A view that rows are inserted into has options of both.
         reject_unknown(self.options, READ_OPTIONS | WRITE_OPTIONS, "reading")
-        self._take_options(schema, READ_OPTIONS)
+        self._take_options(schema, _options_of_tables(), "reading")
         snapshot, self._snapshot = self._snapshot or self._open(), None
         options = dict(self.options.items())
         pushes = boolean_of("pushdown", options.get("pushdown", "false"))
@@ -177,9 +179,10 @@ class TornproofSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Return a reader of rows appended to the table."""
         from tornproof.pipeline.datasource.stream import STREAM_OPTIONS, TornproofStreamReader
+        from tornproof.pipeline.datasource.writer import WRITE_OPTIONS
 
         reject_unknown(self.options, STREAM_OPTIONS, "streaming")
-        self._take_options(schema, STREAM_OPTIONS)
+        self._take_options(schema, STREAM_OPTIONS | WRITE_OPTIONS, "streaming")
         snapshot, self._snapshot = self._snapshot or self._open(), None
         return TornproofStreamReader(snapshot, columns_of_schema(snapshot, schema), dict(self.options.items()))
 
@@ -220,6 +223,24 @@ class TornproofSource(DataSource):
                 "a list of partitions for that version only, so load a version while it is committed"
             )
         return snapshot
+
+
+def _options_of_tables() -> frozenset[str]:
+    """Return the options that a table in the catalog may have, for queries, for streams, and for writing."""
+    from tornproof.pipeline.datasource.stream import STREAM_OPTIONS
+    from tornproof.pipeline.datasource.writer import WRITE_OPTIONS
+
+    return READ_OPTIONS | STREAM_OPTIONS | WRITE_OPTIONS
+
+
+def _options_in(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the options among the properties of a table in the catalog: of OPTIONS all, of others those with a name.
+
+    The names are in lower case.
+    """
+    known = {name.lower() for name in _options_of_tables()}
+    given = {name.removeprefix(OPTION_PREFIX) for name in properties if name.startswith(OPTION_PREFIX)}
+    return {name: text for name, text in properties.items() if name in known | given}
 
 
 class TornproofReader(DataSourceReader):

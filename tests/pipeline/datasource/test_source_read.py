@@ -1,6 +1,7 @@
 """Planning and reading a version without Spark: which row groups, in which tasks, and from which files."""
 
 import datetime
+import json
 import pickle
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from catalog_tables import properties_of, schema_in_catalog
 from day_tables import new_table
 from golden_data import TABLES
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThanOrEqual, InputPartition, LessThan
@@ -30,7 +32,7 @@ from tornproof.pipeline.datasource import pins as source_pins
 from tornproof.pipeline.datasource.metrics import read_metrics
 from tornproof.pipeline.datasource.options import OptionRejectedError, path_of
 from tornproof.pipeline.datasource.plan import Piece, SnapshotGoneError, splits_of
-from tornproof.pipeline.datasource.source import PushdownReader, TornproofReader, TornproofSource, pinned
+from tornproof.pipeline.datasource.source import OPTIONS_KEY, PushdownReader, TornproofReader, TornproofSource, pinned
 from tornproof.pipeline.datasource.types import spark_arrow_schema, to_spark
 
 STORAGE = OperatingSystemStorage()
@@ -385,6 +387,17 @@ def test_process_holds_a_version_for_a_minute_and_few_of_them(table: Path) -> No
 def test_options_for_writing_are_taken_by_a_reader_too_as_a_view_has_one_set_for_both(table: Path) -> None:
     source = TornproofSource({"path": str(table), "allow_parquet_last": "true", "force": "false"})
     assert source.reader(source.schema()).partitions()
+
+
+def test_options_of_a_table_in_the_catalog_are_those_of_its_queries(table: Path) -> None:
+    """Those that nobody knows were left out without a word, so that a misspelt condition returned all rows."""
+    schema = schema_in_catalog(table, where="v < 5", changes="skip", allow_parquet_last="true")
+    reader = TornproofSource({}).reader(schema)
+    assert isinstance(reader, TornproofReader)
+    assert read_in(reader, reader.partitions())["v"].to_pylist() == list(range(5))
+    schema.fields[0].metadata = {OPTIONS_KEY: json.dumps(properties_of(table, wher="v < 5"))}
+    with pytest.raises(OptionRejectedError, match="there is no option 'wher' for reading"):
+        TornproofSource({}).reader(schema)
 
 
 def test_a_table_is_loaded_once_a_server_has_changed_its_columns(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:

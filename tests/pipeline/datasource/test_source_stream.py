@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from catalog_tables import schema_in_catalog
 from day_tables import change_columns, new_table, rename_column
 from depth import nightly
 from pyspark.errors import StreamingQueryException
@@ -440,6 +441,24 @@ def test_offset_of_the_release_before_is_followed(table: Path) -> None:
     end = latest(reader_of(table), offset)
     assert between(table, offset, end) == [12, 13]
     assert between(table, {"version": -1, "partitions": {}}, offset) == list(range(12))
+
+
+@pytest.mark.parametrize(
+    "option", [{"where": "v >= 5"}, {"from": "2024-01-01"}, {"version": "1"}, {"splits": "1"}], ids=str
+)
+def test_option_of_a_table_in_the_catalog_that_a_stream_does_not_have_is_rejected(
+    table: Path, option: dict[str, str]
+) -> None:
+    """The stream left such options out without a word, and returned all rows."""
+    commit(table, range(10))
+    given = {"start": "latest", "allow_parquet_last": "true", "maxCommitsPerTrigger": "1"}
+    reader = TornproofSource({}).streamReader(schema_in_catalog(table, **given))
+    assert isinstance(reader, TornproofStreamReader)
+    MADE.append(reader)
+    assert reader.initialOffset()["version"] == 1
+    schema = schema_in_catalog(table, **given, **option)
+    with pytest.raises(OptionRejectedError, match=f"there is no option '{next(iter(option))}' for streaming"):
+        TornproofSource({}).streamReader(schema)
 
 
 @pytest.mark.parametrize(

@@ -153,6 +153,7 @@ class TornproofSource(DataSource):
         names = names_of(self.options.get("columns"))
         found = spark_schema(self._snapshot.schema_of(self._snapshot.selected(names)))
         if self.options["path"].startswith(CATALOG_PREFIX):
+            reject_unknown(_options_in(self.options), _options_of_tables(), "a table in the catalog")
             found.fields[0].metadata = {OPTIONS_KEY: json.dumps(dict(self.options.items()))}
         return found
 

@@ -400,6 +400,12 @@ def test_options_of_a_table_in_the_catalog_are_those_of_its_queries(table: Path)
         TornproofSource({}).reader(schema)
 
 
+def test_option_that_nobody_knows_is_rejected_when_the_catalog_takes_a_table(table: Path) -> None:
+    """Queries were never told of the option, and returned all rows."""
+    with pytest.raises(OptionRejectedError, match="there is no option 'wher' for a table in the catalog"):
+        schema_in_catalog(table, wher="v < 5")
+
+
 def test_a_table_is_loaded_once_a_server_has_changed_its_columns(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paused = leave_between(table, monkeypatch)
     assert len(TornproofSource({"path": str(table)}).schema()) and len(paused) == 1

@@ -52,9 +52,17 @@ def _mounted(path: str, what: str) -> str:
     return str(Path(local).absolute())
 
 
-def columns_of_schema(snapshot: Snapshot, schema: StructType) -> tuple[SnapshotColumn, ...]:
-    """Return the columns that a schema names; raises UnknownColumnError, OptionRejectedError for other types."""
-    columns = snapshot.selected(schema.names)
+def columns_of_schema(snapshot: Snapshot, schema: StructType, option: str | None) -> tuple[SnapshotColumn, ...]:
+    """Return the columns that a schema names.
+
+    Raises UnknownColumnError, and OptionRejectedError for other types, or if the option `columns` names other columns.
+    """
+    columns, names = snapshot.selected(schema.names), names_of(option)
+    if names is not None and names != schema.names:
+        raise OptionRejectedError(
+            f"option columns: {', '.join(names)} are not the columns of the schema, {', '.join(schema.names)}; "
+            "give one of the two"
+        )
     for field, own in zip(schema.fields, spark_schema(snapshot.schema_of(columns)).fields, strict=True):
         if field.dataType != own.dataType:
             raise OptionRejectedError(

@@ -185,7 +185,8 @@ class TornproofSource(DataSource):
         reject_unknown(self.options, STREAM_OPTIONS, "streaming")
         self._take_options(schema, STREAM_OPTIONS | WRITE_OPTIONS, "streaming")
         snapshot, self._snapshot = self._snapshot or self._open(), None
-        return TornproofStreamReader(snapshot, columns_of_schema(snapshot, schema), dict(self.options.items()))
+        columns = columns_of_schema(snapshot, schema, self.options.get("columns"))
+        return TornproofStreamReader(snapshot, columns, dict(self.options.items()))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return a writer that commits all rows of a job at once."""
@@ -249,7 +250,7 @@ class TornproofReader(DataSourceReader):
 
     def __init__(self, snapshot: Snapshot, schema: StructType, options: dict[str, str]) -> None:
         """Choose the columns that `schema` names; raises UnknownColumnError, OptionRejectedError."""
-        columns = columns_of_schema(snapshot, schema)
+        columns = columns_of_schema(snapshot, schema, options.get("columns"))
         self._snapshot: Snapshot | None = snapshot
         self._options = options
         self._by_name = {column.name: column for column in snapshot.columns}

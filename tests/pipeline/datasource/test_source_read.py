@@ -230,6 +230,16 @@ def test_schema_of_the_user_chooses_columns(table: Path) -> None:
     assert read_in(reader, reader.partitions()).schema.names == ["v", "ts"]
 
 
+def test_schema_of_the_user_beside_other_columns_is_rejected(table: Path) -> None:
+    """The option `columns` was left out without a word."""
+    schema = StructType().add("v", "long").add("ts", "timestamp")
+    assert reader_of(table, schema=schema, columns="v,ts").partitions()
+    given: Any = {"path": str(table), "columns": "n"}
+    for made in (TornproofSource(given).reader, TornproofSource(given).streamReader):
+        with pytest.raises(OptionRejectedError, match="option columns: n are not the columns of the schema, v, ts"):
+            made(schema)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

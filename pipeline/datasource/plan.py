@@ -116,13 +116,14 @@ def splits_of(
     if split_count is None:
         wanted = min(SPLITS_A_CORE * cores, total_bytes // SPLIT_BYTES_MIN)
         split_count = max(wanted, -(-total_bytes // SPLIT_BYTES_MAX), 1)
-    shares: list[list[Piece]] = [[] for _ in range(split_count)]
+    shares: dict[int, list[Piece]] = {}
     before_bytes = 0
     for number, (piece, size_bytes) in enumerate(row_groups):
-        middle = (2 * before_bytes + size_bytes) / (2 * total_bytes) if total_bytes else number / len(row_groups)
-        shares[min(int(middle * split_count), split_count - 1)].append(piece)
+        # The middle of its bytes, or its number if there are none, as a part of the whole.
+        part, whole = (2 * before_bytes + size_bytes, 2 * total_bytes) if total_bytes else (number, len(row_groups))
+        shares.setdefault(min(part * split_count // whole, split_count - 1), []).append(piece)
         before_bytes += size_bytes
-    return [tuple(_joined(share)) for share in shares if share]
+    return [tuple(_joined(share)) for share in shares.values()]
 
 
 def core_count() -> int:

@@ -17,6 +17,7 @@ from golden_data import TABLES
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThanOrEqual, InputPartition, LessThan
 from pyspark.sql.types import StructType
 from source_holds import let_go
+from work import peak_bytes
 from written_tables import leave_between
 
 from tornproof.impl.errors import CorruptError, NotATableError
@@ -345,12 +346,14 @@ def test_tasks_do_not_carry_the_list_of_partitions(tmp_path: Path) -> None:
     assert len(pickle.dumps(reader)) < whole / 5
 
 
-@pytest.mark.parametrize("split_count", [1, 2, 3, 8, 50])
+@pytest.mark.parametrize("split_count", [1, 2, 3, 8, 50, 1_000_000])
 def test_row_groups_are_shared_out_in_order_and_each_once(table: Path, split_count: int) -> None:
     snapshot = open_snapshot(open_table(STORAGE, str(table)))
     partition = snapshot.transaction.partitions[0]
     groups = [(Piece(name="p", partition=partition, ordinals=(ordinal,)), 10) for ordinal in range(20)]
     splits = splits_of(groups, 2, split_count)
+    # Memory for a million lists is some 60 MB.
+    assert peak_bytes(lambda: splits_of(groups, 2, split_count)) < 1 << 20
     assert [ordinal for pieces in splits for piece in pieces for ordinal in piece.ordinals] == list(range(20))
     assert len(splits) == min(split_count, 20)
     sizes = [sum(len(piece.ordinals) for piece in pieces) for pieces in splits]

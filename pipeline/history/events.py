@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tornproof.harness.checkers.recorded import EVENT_SCHEMA, NAMES, TEXTS
@@ -20,6 +21,7 @@ SUFFIX = ".parquet"
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 LARGEST_INTEGERS_BITS = 64
 """The only width of which a float does not hold all numbers."""
+NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 RowGroup: TypeAlias = tuple[Location, int]
 Slice: TypeAlias = tuple[RowGroup, ...]
 
@@ -127,12 +129,15 @@ def common_type(name: str, types: Sequence[pa.DataType]) -> pa.DataType:
 
 
 def _holds_all(wider: pa.DataType, types: Sequence[pa.DataType]) -> bool:
-    """Return whether Arrow's common type has each number of the others, which it does not look at."""
+    """Return whether Arrow's common type has each number and time of the others, which it does not look at."""
     widths = [of.bit_width for of in types if pa.types.is_integer(of)]
     if pa.types.is_floating(wider):
         return max(widths, default=0) < LARGEST_INTEGERS_BITS and not any(map(pa.types.is_decimal, types))
     if pa.types.is_decimal(wider):
         return not widths
+    if pa.types.is_timestamp(wider) or pa.types.is_duration(wider):
+        # Nanoseconds of 64 bits end in 2262.
+        return wider.unit != "ns" or all(of.unit == "ns" for of in types)
     return wider != pa.int64() or pa.uint64() not in types
 
 
@@ -240,18 +245,34 @@ def read_with_keys(
 
 
 def _in_type(table: pa.Table, field: pa.Field) -> pa.ChunkedArray | pa.Array:
-    """Return a column in the type that all files have in common; as texts, equal numbers of all types are equal."""
+    """Return a column in the type that all files have in common."""
     if field.name not in table.column_names or pa.types.is_null(table[field.name].type):
         return pa.nulls(len(table), field.type)
     column = table[field.name]
     values = column.cast(_of_values(column.type))
-    is_number = pa.types.is_floating(values.type) or pa.types.is_decimal(values.type)
-    if not is_number or not pa.types.is_string(field.type):
-        return values.cast(field.type)
-    if pa.types.is_floating(values.type):
-        values = values.cast(pa.float64())
+    return _texts_of(values) if pa.types.is_string(field.type) else values.cast(field.type)
+
+
+def _texts_of(values: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
+    """Return the texts of values, equal for equal numbers of all types, and for equal times of all units and zones."""
+    of = values.type
+    if pa.types.is_timestamp(of):
+        digits = str(NANOSECONDS[of.unit])[1:]
+        rest = f"{'.' if of.unit == 's' else ''}{digits}{'Z' if of.tz else ''}"
+        return pc.binary_join_element_wise(values.cast(pa.timestamp(of.unit)).cast(pa.string()), rest, "")
+    if pa.types.is_floating(of):
+        return _written(values.cast(pa.float64()), _text_of)
+    if pa.types.is_decimal(of):
+        return _written(values, _text_of)
+    if pa.types.is_duration(of):
+        return _written(values.cast(pa.int64()), lambda count: str(count * NANOSECONDS[of.unit]))
+    return values.cast(pa.string())
+
+
+def _written(values: pa.ChunkedArray, write: Callable[[Any], str]) -> pa.Array:
+    """Return the text of each value, written once for equal ones."""
     distinct = values.combine_chunks().dictionary_encode()
-    return pa.array(map(_text_of, distinct.dictionary.to_pylist()), pa.string()).take(distinct.indices)
+    return pa.array(map(write, distinct.dictionary.to_pylist()), pa.string()).take(distinct.indices)
 
 
 def _text_of(number: float | Decimal) -> str:

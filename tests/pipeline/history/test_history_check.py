@@ -360,6 +360,25 @@ def keys_of(folder: Path, files: Mapping[str, pa.Array | None]) -> dict[str, lis
             of_integers(pa.timestamp("ns", "UTC"), 1_000_000, 1_000_001),
             (["1970-01-01 00:00:00.001000000Z"], ["1970-01-01 00:00:00.001000000Z", "1970-01-01 00:00:00.001000001Z"]),
         ),
+        (
+            # The year 2400, which nanoseconds of 64 bits do not reach.
+            of_integers(pa.timestamp("us"), 0, 13_569_465_600_000_000),
+            of_integers(pa.timestamp("ns"), 0),
+            (
+                ["1970-01-01 00:00:00.000000000", "2400-01-01 00:00:00.000000000"],
+                ["1970-01-01 00:00:00.000000000"],
+            ),
+        ),
+        (
+            of_integers(pa.duration("s"), 1, 1 << 60),
+            of_integers(pa.duration("ns"), 1_000_000_000),
+            (["1000000000", f"{10**9 << 60}"], ["1000000000"]),
+        ),
+        (
+            of_integers(pa.timestamp("s", "Europe/Berlin"), 1),
+            pa.array(["1970-01-01 00:00:01.000000000Z"]),
+            (["1970-01-01 00:00:01.000000000Z"], ["1970-01-01 00:00:01.000000000Z"]),
+        ),
     ],
     ids=lambda given: str(getattr(given, "type", "")),
 )

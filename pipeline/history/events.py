@@ -123,9 +123,16 @@ def common_type(name: str, types: Sequence[pa.DataType]) -> pa.DataType:
         wider = None
     if wider is not None and _holds_all(wider, alike):
         return wider
-    if any(pa.types.is_nested(of) or isinstance(of, pa.BaseExtensionType) for of in found):
+    if any(pa.types.is_nested(of) or _is_bytes(of) or isinstance(of, pa.BaseExtensionType) for of in found):
         raise UnreadableEventsError(f"the key {name} has other types in other files: {', '.join(map(str, found))}")
     return pa.string()
+
+
+def _is_bytes(of: pa.DataType) -> bool:
+    """Return whether values are bytes, which need not be text."""
+    types = pa.types
+    is_long = types.is_large_binary(of) or types.is_fixed_size_binary(of)
+    return bool(types.is_binary(of) or types.is_binary_view(of) or is_long)
 
 
 def _holds_all(wider: pa.DataType, types: Sequence[pa.DataType]) -> bool:

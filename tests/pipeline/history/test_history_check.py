@@ -450,6 +450,18 @@ def test_several_paths_are_told_apart_by_their_last_names_as_below_the_directory
             {"a.parquet": pa.array([[1]]), "b.parquet": pa.array(["x"])},
             "the key k has other types in other files: list<element: int64>, string",
         ),
+        *(
+            (
+                {"a.parquet": pa.array([b"\xff"], of), "b.parquet": pa.array([1])},
+                f"the key k has other types in other files: {stored}, int64",
+            )
+            for of, stored in [
+                (pa.binary(), "binary"),
+                (pa.large_binary(), "large_binary"),
+                (pa.binary_view(), "binary_view"),
+                (pa.binary(1), r"fixed_size_binary\[1\]"),
+            ]
+        ),
     ],
 )
 def test_keys_that_cannot_be_told_apart_are_rejected_in_words(

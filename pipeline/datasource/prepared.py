@@ -7,7 +7,7 @@ parts of a partition that several tasks have.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -19,6 +19,7 @@ from tornproof.impl.read.reader import Snapshot, open_snapshot, raise_first
 from tornproof.impl.read.reader_protocol import HARDENED_READER
 from tornproof.impl.read.row_group import row_group_columns
 from tornproof.impl.storage.interface import Storage
+from tornproof.impl.table.metadata_file import NamedColumn, TableMetadata
 from tornproof.impl.table.partition import PartitionFiles
 from tornproof.impl.table.partition_names import directory_names
 from tornproof.impl.table.symbols import SymbolTable, read_table_symbols
@@ -35,14 +36,34 @@ MERGED_PARTS = 4
 
 
 class Encoded(NamedTuple):
-    """The partitions that a task has written, with the new rows of each, and the rows that it leaves to the commit."""
+    """The partitions that a task has written, with the new rows of each, and the rows that it leaves to the commit.
+
+    All rows have `columns`.
+    """
 
     done: list[tuple[PreparedPartition, pa.Table]]
     rest: list[pa.Table]
+    columns: Sequence[NamedColumn]
 
 
-def prepare(storage: Storage, table_path: str, rows: pa.Table, folder: str, *, overwrites: bool) -> Encoded:
-    """Write the partitions of rows beside `folder`, as far as a task can.
+def renamed(rows: pa.Table, columns: Iterable[NamedColumn], metadata: TableMetadata) -> pa.Table:
+    """Return rows of these columns under the names that the columns have in `_meta` by now.
+
+    Raises RowsRejectedError if a column was dropped: one that has its name is another one.
+    """
+    ids, names = {column.name: column.id for column in columns}, metadata.names_by_id
+    for name in rows.column_names:
+        if ids[name] not in names:
+            raise RowsRejectedError(
+                f"column {name!r} was dropped, or dropped and added again, since the job began; run it again"
+            )
+    return rows.rename_columns([names[ids[name]] for name in rows.column_names])
+
+
+def prepare(
+    storage: Storage, table_path: str, rows: pa.Table, columns: Iterable[NamedColumn], folder: str, *, overwrites: bool
+) -> Encoded:
+    """Write the partitions of rows of these columns beside `folder`, as far as a task can.
 
     Raises RowsRejectedError for rows that the table cannot take.
     """
@@ -51,14 +72,14 @@ def prepare(storage: Storage, table_path: str, rows: pa.Table, folder: str, *, o
     assert metadata is not None, "the table was checked before"
     names = {column.id: column.name for column in metadata.columns}
     timestamp_name = names[metadata.timestamp_id]
-    rows = conform(rows, snapshot.schema, timestamp_name, metadata.columns)
+    rows = conform(renamed(rows, columns, metadata), snapshot.schema, timestamp_name, metadata.columns)
     if metadata.keys:
         rows = without_duplicates(rows, metadata.keys)
     symbols = dict(read_table_symbols(snapshot.table, snapshot.transaction))
     if overwrites:
         snapshot = replace(snapshot, transaction=replace(snapshot.transaction, partitions=()))
     there = {partition.timestamp: partition for partition in snapshot.transaction.partitions}
-    encoded = Encoded([], [])
+    encoded = Encoded([], [], metadata.columns)
     for portion in portions(in_time_order(rows, timestamp_name), timestamp_name, metadata, tuple(there.values())):
         built = None
         if _is_for_task(portion.rows, there.get(portion.timestamp)) and _has_symbols(symbols, portion.rows):

@@ -23,6 +23,7 @@ from tornproof.impl.errors import BusyError, NotATableError, ParquetLastError, R
 from tornproof.impl.read.reader import Snapshot, open_snapshot
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.indexed_columns import reject_indexed
+from tornproof.impl.table.metadata_file import NamedColumn
 from tornproof.impl.table.parquet_last import parquet_last_advice
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.txn.pins import has_writer
@@ -32,7 +33,7 @@ from tornproof.impl.write.incoming_rows import timestamps_of
 from tornproof.impl.write.table_writer import TableWriter, open_writer, reject_if_served
 from tornproof.pipeline.datasource.ledger import Batch, Ledger, interval_of
 from tornproof.pipeline.datasource.options import reject_columns
-from tornproof.pipeline.datasource.prepared import prepare, rows_of
+from tornproof.pipeline.datasource.prepared import prepare, renamed, rows_of
 from tornproof.pipeline.datasource.staging import (
     forget_intent,
     intended_version,
@@ -59,6 +60,7 @@ class StagedRows(WriterCommitMessage):
     """What a task has left: a file in the job's folder, partitions beside it, and how many rows both have.
 
     Of partitions that it has merged with those of the table, `new_rows` names files with what is new, by their starts.
+    Rows in files have the names of `columns`.
     """
 
     file: str
@@ -66,6 +68,7 @@ class StagedRows(WriterCommitMessage):
     prepared: tuple[PreparedPartition, ...] = ()
     new_rows: Mapping[int, str] = field(default_factory=dict)
     folder: str | None = None
+    columns: Sequence[NamedColumn] = ()
 
     def path(self, file: str) -> Path:
         """Return the path of one of its files."""
@@ -144,7 +147,10 @@ class _StagingWriter:
         row_count = self._write(path, (from_spark(batch, self._schema, self._columns) for batch in batches))
         if row_count and self._target.staging is None:
             return self._encoded(path, row_count)
-        return StagedRows(file=file, row_count=row_count, folder=str(self._folder))
+        return self._in_file(path, row_count)
+
+    def _in_file(self, path: Path, row_count: int) -> StagedRows:
+        return StagedRows(file=path.name, row_count=row_count, folder=str(self._folder), columns=self._columns)
 
     def _write(self, path: Path, batches: Iterator[pa.RecordBatch]) -> int:
         row_count, sink = 0, None
@@ -166,11 +172,16 @@ class _StagingWriter:
             rows = pa.ipc.open_file(source).read_all()
             try:
                 encoded = prepare(
-                    OperatingSystemStorage(), self._target.path, rows, folder, overwrites=self._target.overwrites
+                    OperatingSystemStorage(),
+                    self._target.path,
+                    rows,
+                    self._columns,
+                    folder,
+                    overwrites=self._target.overwrites,
                 )
             except RowsRejectedError:
                 # The commit says what is wrong with the rows of all tasks together.
-                return StagedRows(file=path.name, row_count=row_count, folder=str(self._folder))
+                return self._in_file(path, row_count)
             self._write(rest_path, (batch for part in encoded.rest for batch in part.to_batches()))
             for partition, new in encoded.done:
                 if partition.replaces is not None:
@@ -184,6 +195,7 @@ class _StagingWriter:
             prepared=tuple(partition for partition, _ in encoded.done),
             new_rows=new_rows,
             folder=str(self._folder),
+            columns=encoded.columns,
         )
 
     def _land(self, messages: Sequence[WriterCommitMessage | None], batch: Batch | None) -> None:
@@ -305,7 +317,7 @@ def _fill(writer: TableWriter, staged: Sequence[StagedRows], *, overwrites: bool
         there = {}
     # Rows for a partition that is prepared elsewhere, too, are joined with it.
     wanted = Counter(each.timestamp for message in staged for each in message.prepared)
-    left = [_read(message.path(message.file)) if message.file else None for message in staged]
+    left = [_read(message, message.file, table) if message.file else None for message in staged]
     loose = {interval for rows in left if rows is not None for interval in _intervals_of(table, rows)}
     # In the order of the tasks, because of rows with equal keys the last one written wins.
     for message, rows in zip(staged, left, strict=True):
@@ -317,15 +329,17 @@ def _fill(writer: TableWriter, staged: Sequence[StagedRows], *, overwrites: bool
             if wanted[each.timestamp] == 1 and interval not in loose and there.get(each.timestamp) == before:
                 writer.adopt(each)
             elif before is not None:
-                writer.write(_read(message.path(message.new_rows[each.timestamp])))
+                writer.write(_read(message, message.new_rows[each.timestamp], table))
             else:
                 for encoded in rows_of(storage, snapshot, each):
                     writer.write(encoded)
 
 
-def _read(path: Path) -> pa.Table:
-    with pa.memory_map(str(path)) as file:
-        return pa.ipc.open_file(file).read_all()
+def _read(message: StagedRows, file: str, table: Table) -> pa.Table:
+    """Return the rows of a file under the names that their columns have now; raises as `renamed` does."""
+    assert table.metadata is not None
+    with pa.memory_map(str(message.path(file))) as source:
+        return renamed(pa.ipc.open_file(source).read_all(), message.columns, table.metadata)
 
 
 def _intervals_of(table: Table, rows: pa.Table) -> set[int]:

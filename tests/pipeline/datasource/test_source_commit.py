@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from day_tables import change_columns, new_table
+from day_tables import change_columns, new_table, rename_column
 from depth import nightly
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -209,6 +209,65 @@ def test_rows_encoded_before_a_column_was_added_are_those_of_a_commit_before(tab
     assert [batch.column("w").to_pylist() for batch in open_snapshot(open_table(STORAGE, str(table))).batches()] == [
         [None]
     ]
+
+
+def values_in(path: Path, name: str) -> list[Any]:
+    return [
+        value
+        for batch in open_snapshot(open_table(STORAGE, str(path))).batches([name])
+        for value in batch[name].to_pylist()
+    ]
+
+
+@pytest.mark.parametrize("renamed", ["before the tasks", "before the commit"])
+@pytest.mark.parametrize("has_new", [False, True], ids=["", "and another one has the name"])
+@pytest.mark.parametrize("staging", [None, "elsewhere"])
+def test_rows_are_those_of_their_column_whatever_its_name_is_at_the_commit(
+    table: Path, tmp_path: Path, renamed: str, has_new: bool, staging: str | None
+) -> None:
+    """Rows that were left to the commit were rejected, or went into a new column without a word."""
+    save(table, [rows_of([0], 9, ["a"])])
+    target = target_of(table, staging=staging and str(tmp_path / staging))
+    staged: list[WriterCommitMessage | None] = []
+    writer = TornproofWriter(target, SCHEMA)
+
+    def stage() -> None:
+        parts = [rows_of([1], 10, ["a"]), rows_of([DAY_SECONDS], 11, ["new"])]
+        staged.extend(writer.stage(iter([part]), f"{number:05d}-0.arrow") for number, part in enumerate(parts))
+
+    if renamed == "before the commit":
+        stage()
+    rename_column(table, "v", "w")
+    if has_new:
+        change_columns(table, add=("v", TypeTag.LONG))
+    if renamed == "before the tasks":
+        stage()
+    assert not any(isinstance(each, StagedRows) and each.prepared for each in staged)
+    writer.commit(staged)
+    assert values_in(table, "w") == [9, 10, 11]
+    assert not has_new or values_in(table, "v") == [None, None, None]
+
+
+def test_partition_that_a_task_has_merged_is_merged_again_under_other_names(table: Path, merging: None) -> None:
+    save(table, [rows_of([0], 9, ["a"])])
+    writer = writer_on(table)
+    staged = [writer.stage(iter([rows_of([number], number, ["a"])]), f"0000{number}-0.arrow") for number in (1, 2)]
+    assert all(each.new_rows for each in staged)
+    rename_column(table, "v", "w")
+    writer.commit([*staged])
+    assert values_in(table, "w") == [9, 1, 2]
+
+
+def test_rows_left_to_the_commit_before_their_column_was_made_anew_are_rejected(table: Path) -> None:
+    """They went into the new column."""
+    writer = writer_on(table)
+    staged = writer.stage(iter([rows_of([0], 9, ["new"])]), "00000-0.arrow")
+    assert not staged.prepared
+    change_columns(table, drop="v", add=("v", TypeTag.LONG))
+    with pytest.raises(
+        RowsRejectedError, match="column 'v' was dropped, or dropped and added again, since the job began"
+    ):
+        writer.commit([staged])
 
 
 def test_symbol_that_is_not_in_the_dictionary_yet_is_left_to_the_commit(table: Path) -> None:

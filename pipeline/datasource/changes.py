@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import takewhile
 from typing import NamedTuple
 
 import numpy as np
@@ -16,13 +18,15 @@ from tornproof.impl.errors import CorruptError, ProblemError, TornproofError
 from tornproof.impl.pm.block import Block
 from tornproof.impl.pm.chain import decode_chain
 from tornproof.impl.query.time_search import row_group_times
+from tornproof.impl.read.counters import ReadCounters
 from tornproof.impl.read.reader import Snapshot, raise_first
 from tornproof.impl.read.reader_protocol import HARDENED_READER
 from tornproof.impl.read.row_group import row_group_columns
 from tornproof.impl.storage.interface import ReadableFile
+from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.partition import ResolvedPartition
 from tornproof.impl.txn.transaction import Partition
-from tornproof.pipeline.datasource.plan import Piece, ReadRequest, explained, wanted_columns
+from tornproof.pipeline.datasource.plan import Piece, ReadRequest, explained, read_pieces, wanted_columns
 
 
 class NotAppendedError(TornproofError):
@@ -87,7 +91,13 @@ class Allowance:
 
 
 def reached(
-    snapshot: Snapshot, request: ReadRequest, partition: Partition, before: Mark | None, allowance: Allowance
+    snapshot: Snapshot,
+    request: ReadRequest,
+    partition: Partition,
+    before: Mark | None,
+    allowance: Allowance,
+    *,
+    skips_changes: bool,
 ) -> Mark | None:
     """Return the mark up to which a step takes a partition, `before` if none of it, and subtract what it takes.
 
@@ -100,7 +110,7 @@ def reached(
             allowance.take(0, 0)
         return after
     resolved = snapshot.resolve(partition)
-    if before is not None and not _begins_with(snapshot, resolved, before):
+    if before is not None and not _begins_with(snapshot, request, resolved, before, skips_changes=skips_changes):
         # Where such changes are skipped, all of them are, for the old rows are now at other positions.
         allowance.take(0, 0)
         return after
@@ -140,7 +150,13 @@ def _stop(
 
 
 def appended_rows(
-    snapshot: Snapshot, request: ReadRequest, timestamp: int, before: Mark | None, after: Mark | None
+    snapshot: Snapshot,
+    request: ReadRequest,
+    timestamp: int,
+    before: Mark | None,
+    after: Mark | None,
+    *,
+    skips_changes: bool,
 ) -> list[tuple[Piece, int]]:
     """Return the row groups, with their bytes, that contain the rows appended to a partition between two marks.
 
@@ -153,10 +169,10 @@ def appended_rows(
     resolved = _generation(snapshot, request, timestamp, after)
     start = before.row_count if before is not None else 0
     for mark in (before, after):
-        if mark is not None and not _begins_with(snapshot, resolved, mark):
+        if mark is not None and not _begins_with(snapshot, request, resolved, mark, skips_changes=skips_changes):
             raise NotAppendedError(
-                f"{name} was changed other than by appending: rows were inserted into its first {mark.row_count}, or "
-                "removed from them; start a new stream, or set the option changes=skip to continue without such rows"
+                f"{name} {_change(snapshot, timestamp, mark)}; start a new stream, or set the option changes=skip to "
+                "continue without such rows"
             )
     return _rows_between(resolved, request, start, after.row_count)
 
@@ -175,27 +191,86 @@ def _generation(snapshot: Snapshot, request: ReadRequest, timestamp: int, mark: 
         return snapshot.resolve(committed[0])
 
 
-def _begins_with(snapshot: Snapshot, resolved: ResolvedPartition, mark: Mark) -> bool:
-    """Return whether a generation begins with the rows that the partition had at a mark."""
-    partition = resolved.partition
-    if (partition.name_txn, partition.token) == (mark.name_txn, mark.token):
+def _begins_with(
+    snapshot: Snapshot, request: ReadRequest, resolved: ResolvedPartition, mark: Mark, *, skips_changes: bool
+) -> bool:
+    """Return whether a generation begins with the rows that the partition had at a mark.
+
+    Where changes are skipped, some of them may have been replaced by their keys, because those behind them are new all
+    the same.
+    """
+    partition, has_keys = resolved.partition, _has_keys(snapshot)
+    is_same_file = partition.name_txn == mark.name_txn
+    if is_same_file and partition.token == mark.token:
         return True
-    if partition.name_txn == mark.name_txn and _keeps_row_groups(snapshot, resolved, mark):
+    then = _there_at(snapshot, partition.timestamp, mark) if is_same_file or has_keys else None
+    kept = _kept_row_count(then, resolved) if then is not None and is_same_file else 0
+    if kept >= mark.row_count:
         return True
+    may_tell_by_time = skips_changes or not has_keys
+    if may_tell_by_time and mark.last is not None and _splits_at(snapshot, resolved, mark.row_count, mark.last):
+        return True
+    return has_keys and then is not None and _have_equal_rows(request, then, resolved, range(kept, mark.row_count))
+
+
+def _change(snapshot: Snapshot, timestamp: int, mark: Mark) -> str:
+    """Return in words what was done to a partition that does not begin with the rows of a mark."""
+    if _has_keys(snapshot) and _there_at(snapshot, timestamp, mark) is None:
+        return (
+            "was written anew in a table with deduplication keys, and its files of before are gone, so that nobody can "
+            f"tell whether some of its first {mark.row_count} rows were replaced"
+        )
+    return (
+        f"was changed other than by appending: rows were inserted into its first {mark.row_count}, replaced in them, "
+        "or removed from them"
+    )
+
+
+def _has_keys(snapshot: Snapshot) -> bool:
     metadata = snapshot.table.metadata
-    has_keys = metadata is None or any(column.is_dedup_key for column in metadata.columns)
-    return not has_keys and mark.last is not None and _splits_at(snapshot, resolved, mark.row_count, mark.last)
+    return metadata is None or bool(metadata.keys)
 
 
-def _keeps_row_groups(snapshot: Snapshot, resolved: ResolvedPartition, mark: Mark) -> bool:
-    """Return whether the row groups of a mark, in the same file, are still the first ones."""
+def _there_at(snapshot: Snapshot, timestamp: int, mark: Mark) -> ResolvedPartition | None:
+    """Return the generation of a mark, or None if it cannot be read."""
     try:
-        then = _resolve(snapshot, resolved.partition.timestamp, mark).metadata
+        return _resolve(snapshot, timestamp, mark)
     except ProblemError:
-        return False
-    before = np.cumsum([0, *(block.num_rows for block in then.blocks)])
-    count = int(np.searchsorted(before, mark.row_count))
-    return resolved.metadata.generation.block_offsets[:count] == then.generation.block_offsets[:count]
+        return None
+
+
+def _kept_row_count(then: ResolvedPartition, now: ResolvedPartition) -> int:
+    """Return how many rows are in the first row groups that two generations of one file have in common."""
+    offsets = [each.metadata.generation.block_offsets for each in (then, now)]
+    same = takewhile(lambda place: offsets[0][place] == offsets[1][place], range(min(map(len, offsets))))
+    return sum(then.metadata.blocks[place].num_rows for place in same)
+
+
+def _have_equal_rows(request: ReadRequest, then: ResolvedPartition, now: ResolvedPartition, rows: range) -> bool:
+    """Return whether two generations have the same values in the columns of a stream, wherever their batches end."""
+    one, other = (_bits(request, each, rows) for each in (then, now))
+    left, right = next(one, None), next(other, None)
+    while left is not None and right is not None:
+        count = min(len(left), len(right))
+        if not left.slice(0, count).equals(right.slice(0, count)):
+            return False
+        left = left.slice(count) if count < len(left) else next(one, None)
+        right = right.slice(count) if count < len(right) else next(other, None)
+    return left is right
+
+
+def _bits(request: ReadRequest, resolved: ResolvedPartition, rows: range) -> Iterator[pa.RecordBatch]:
+    """Yield rows of a generation with floats as integers, because NaN is not equal to itself."""
+    pieces = [piece for piece, _ in _rows_between(resolved, request, rows.start, rows.stop)]
+    for batch in read_pieces(OperatingSystemStorage(), request, pieces, ReadCounters()):
+        arrays = [array.view(_integers_of(array.type)) for array in batch.columns]
+        yield pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
+
+
+def _integers_of(of: pa.DataType) -> pa.DataType:
+    if pa.types.is_list(of):
+        return pa.list_(_integers_of(of.value_type))
+    return {pa.float64(): pa.int64(), pa.float32(): pa.int32()}.get(of, of)
 
 
 def _splits_at(snapshot: Snapshot, resolved: ResolvedPartition, row_count: int, last: int) -> bool:

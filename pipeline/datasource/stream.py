@@ -2,9 +2,10 @@
 
 A partition's rows are in time order, so appended rows are those after a row number. An offset has, for each partition,
 a row count and the time of the last of these rows (`offsets.py`). That earlier rows are unchanged is proved in one of
-two ways: the row groups of the offset are still the first ones; or, in a table without deduplication keys, exactly as
-many rows as then are not later than the last time of then, so none was inserted. A commit for which neither holds is
-not an append.
+three ways: the row groups of the offset are still the first ones; in a table without deduplication keys, exactly as
+many rows as then are not later than the last time of then, so none was inserted; or, in one with keys, where such rows
+may have been replaced, the files of then are there and begin with the same rows. A commit for which none holds is not
+an append.
 """
 
 from __future__ import annotations
@@ -109,7 +110,9 @@ class TornproofStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         row_groups = []
         for timestamp, before, after in changed_between(start, end):
             try:
-                row_groups += appended_rows(snapshot, self._request, timestamp, before, after)
+                row_groups += appended_rows(
+                    snapshot, self._request, timestamp, before, after, skips_changes=self._skips_changes
+                )
             except NotAppendedError:
                 if not self._skips_changes:
                     raise
@@ -187,7 +190,14 @@ class TornproofStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                 break
             mark = None
             if timestamp in there:
-                mark = reached(snapshot, self._request, there[timestamp], before.get(timestamp), allowance)
+                mark = reached(
+                    snapshot,
+                    self._request,
+                    there[timestamp],
+                    before.get(timestamp),
+                    allowance,
+                    skips_changes=self._skips_changes,
+                )
             if mark is not None:
                 after[timestamp] = mark
             else:

@@ -698,7 +698,11 @@ def test_frame_by_partition_has_each_partition_in_one_task(session: SparkSession
 
 @pytest.mark.nightly
 def test_sql_makes_tables_and_views_of_one_and_inserts_into_it(session: SparkSession, table: Path) -> None:
-    session.sql(f"CREATE TABLE quotes USING tornproof OPTIONS (path '{table}')")
+    with pytest.raises(PySparkException, match="there is no option 'wher' for a table in the catalog"):
+        session.sql(f"CREATE TABLE quotes USING tornproof OPTIONS (path '{table}', wher 'v > 2')")
+    session.sql(
+        f"CREATE TABLE quotes USING tornproof OPTIONS (path '{table}') COMMENT 'prices' TBLPROPERTIES ('x'='y')"
+    )
     try:
         frame_of(session, 0, 50).createOrReplaceTempView("incoming")
         with pytest.raises(PySparkException, match=r"in SQL INSERT INTO … WITH \(path = 'TABLE'\)"):

@@ -14,6 +14,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any, Self
 
+from tornproof.harness.common.new_tables import TIME
 from tornproof.impl.extension.footer import form_of_extension
 from tornproof.impl.extension.point import extension_of
 from tornproof.impl.layout.encodings import DuplicateTail
@@ -132,6 +133,12 @@ class Contents:
             for field, value in expected.items():
                 if group[field] != value:
                     yield f"{field} of row group {number} is {group[field]}, and should be {value}"
+            sorting = [
+                (each["column_index"], each["descending"], each["nulls_first"]) for each in group["sorting_columns"]
+            ]
+            by_time = [(index, False, False) for index, chunk in enumerate(chunks) if chunk.name == TIME]
+            if sorting != by_time:
+                yield f"row group {number} is sorted by {sorting}, and should be by {by_time}"
             for chunk in chunks:
                 yield from self._problems_of_pages(number, chunk, group["num_rows"])
 

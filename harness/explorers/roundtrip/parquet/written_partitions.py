@@ -56,8 +56,8 @@ LITTLE_MEMORY = {
 }
 """Readers take little more than one long text at once, in whatever few bytes it is stored."""
 COLUMNS = {
-    "ts": "TIMESTAMP",
     "gone": "INT",
+    "ts": "TIMESTAMP",
     "v": "LONG",
     "same": "LONG",
     "d": "DOUBLE",

@@ -181,6 +181,26 @@ def test_a_full_disk_is_exit_2_with_one_sentence(questdb_data: Path) -> None:
     assert sentence_of(run) == "standard output: cannot write: No space left on device"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("read", CHAIN), 2),
+        (("inspect", f"{CHAIN}/_txn"), 2),
+        (("verify", CHAIN, "--json", "-"), 2),
+        (("verify", CHAIN), 0),
+    ],
+    ids=["rows", "contents", "json", "verdict"],
+)
+def test_with_standard_output_closed_only_a_verdict_is_an_answer(
+    questdb_data: Path, arguments: tuple[str, ...], code: int
+) -> None:
+    """What was to be printed was written nowhere, with exit code 0."""
+    command = ["sh", "-c", '"$@" >&-', "sh", sys.executable, "-m", "tornproof", *arguments]
+    done = subprocess.run(command, cwd=questdb_data, env=environment(), stderr=subprocess.PIPE, text=True, check=False)
+    said = "tornproof: standard output: cannot write: Bad file descriptor\n" if code else ""
+    assert (done.returncode, done.stderr) == (code, said)
+
+
 def test_arguments_that_make_no_sense_are_exit_2(tornproof: WarmRunner, questdb_data: Path) -> None:
     for arguments in ((), ("--nope",), (questdb_data / CHAIN, "more"), (questdb_data / CHAIN, "--json")):
         run = tornproof("verify", *arguments)

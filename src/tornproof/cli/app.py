@@ -154,7 +154,7 @@ def main() -> None:
     """Run the command line; every error becomes one sentence and an exit code."""
     interruption.handle(interruption.raise_once)
     if sys.stdout is None:
-        # Started with standard output closed: the exit code is still the verdict.
+        # Started with standard output closed: the exit code is still the verdict. What is asked for itself fails.
         sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 (open as long as the process)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # As standard error does: a name that the terminal cannot encode is no reason to fail.

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
@@ -56,12 +56,23 @@ def visible(value: object, *, kept: str = "") -> str:
     )
 
 
+def standard_output() -> TextIO:
+    """Return where goes what is asked for; raises OSError if the run was started with standard output closed.
+
+    A command whose answer is its exit code prints to a stand-in then.
+    """
+    if sys.__stdout__ is None:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+    return sys.stdout
+
+
 def print_bytes(content: Buffer) -> None:
     """Write whole lines of UTF-8 text to standard output; on a terminal with its control characters written out."""
-    if sys.stdout.isatty():
-        sys.stdout.write(visible(bytes(content).decode("utf-8", "backslashreplace"), kept="\n"))
+    out = standard_output()
+    if out.isatty():
+        out.write(visible(bytes(content).decode("utf-8", "backslashreplace"), kept="\n"))
     else:
-        sys.stdout.buffer.write(content)
+        out.buffer.write(content)
 
 
 def write_json(document: dict[str, Any], target: str | None) -> None:
@@ -70,7 +81,7 @@ def write_json(document: dict[str, Any], target: str | None) -> None:
         return
     text = _json_of(document)
     if target == "-":
-        sys.stdout.write(text)
+        standard_output().write(text)
         return
     with replacing(Path(target)) as partial:
         partial.write_text(text, encoding="utf-8")
@@ -82,7 +93,7 @@ def write_json_list(document: dict[str, Any], name: str, items: Iterable[dict[st
         return
     pieces = _pieces(document, name, items)
     if target == "-":
-        sys.stdout.writelines(pieces)
+        standard_output().writelines(pieces)
         return
     with replacing(Path(target)) as partial, partial.open("w", encoding="utf-8") as file:
         file.writelines(pieces)

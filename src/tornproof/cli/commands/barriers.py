@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
 from tornproof.cli.console import result_console
-from tornproof.cli.output import ExitCode, JsonOption, check_outputs, write_json
+from tornproof.cli.output import ExitCode, JsonOption, check_outputs, standard_output, write_json
 from tornproof.cli.progress import progress_bar
 from tornproof.harness.explorers.barriers.document import document, markdown
 from tornproof.harness.explorers.barriers.explorer import ALL, Outcome, explore_barriers
@@ -29,7 +28,7 @@ def barriers(
         outcomes = explore_barriers(on_progress=lambda done, total: progress.update(task, completed=done, total=total))
     write_json(document(outcomes), json_target)
     if as_markdown:
-        sys.stdout.write(markdown(outcomes))
+        standard_output().write(markdown(outcomes))
     else:
         result_console(json_target).print(_table(outcomes))
     is_hardened_safe = all(outcome.is_safe for outcome in outcomes if outcome.barriers == ALL)

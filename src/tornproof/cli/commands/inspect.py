@@ -11,7 +11,7 @@ from tornproof.cli.inspection.inspector import inspect_path
 from tornproof.cli.inspection.report import counted
 from tornproof.cli.inspection.tree import Printer
 from tornproof.cli.numbers import within
-from tornproof.cli.output import ExitCode, JsonOption, check_outputs, complain, write_json
+from tornproof.cli.output import ExitCode, JsonOption, check_outputs, complain, standard_output, write_json
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 
 
@@ -37,6 +37,8 @@ def inspect(
     found = inspect_path(OperatingSystemStorage(), file, at)
     write_json(found.document, json_target)
     if json_target != "-":
+        # What it shows is asked for, too, and not only whether the file is damaged.
+        standard_output()
         found.print(Printer(result_console(json_target), show_all=show_all), hexadecimal=hexadecimal)
     return _conclude(found.document["file"], len(found.document["problems"]))
 

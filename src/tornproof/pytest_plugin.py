@@ -23,11 +23,14 @@ if TYPE_CHECKING:
     from tornproof.cli.replay_file import Replay
     from tornproof.harness.common.effort import Bounds
     from tornproof.harness.common.verdict import Finding, Phase, Verdict
+    from tornproof.harness.explorers.own_system.rehearsal import Rehearsal
     from tornproof.harness.simulator.process.case import Readers
     from tornproof.testing import FunctionTarget
 
 SECTION = "tornproof"
 FINDINGS_SHOWN_MAX = 5
+CHANGED = "the target or its operations have changed, or the release"
+NOT_DETERMINISTIC = "the target is not deterministic"
 REPLAY = pytest.StashKey["Replay | None"]()
 
 
@@ -128,11 +131,12 @@ class Explorers:
         from tornproof.testing import PATH
 
         (cuts,) = _at_least("crashes", 0, cuts=cuts)
-        explored, limit = _given("crashes", target, operations), _time_limit("crashes", seconds)
+        rehearsal, limit = _given("crashes", target, operations), _time_limit("crashes", seconds)
+        explored = rehearsal.target
         return self._run(
             _Exploration(
                 phase=CRASH,
-                target=explored.name,
+                rehearsal=rehearsal,
                 explore=lambda: explore_crashes(explored, operations, path=PATH, cuts_max=cuts, has_time=limit),
                 replay=lambda finding: replay_crash(explored, operations, finding, path=PATH),
                 execution=lambda finding: crash_execution(explored, operations, finding, path=PATH),
@@ -168,11 +172,12 @@ class Explorers:
 
         if not isinstance(operations, SearchStrategy) and not (isinstance(operations, Sequence) and operations):
             pytest.fail("tornproof.machine needs a strategy or a list of at least one operation", pytrace=False)
-        explored = _rehearsed(target, ())
+        rehearsal = _rehearsed(target, ())
+        explored = rehearsal.target
         return self._run(
             _Exploration(
                 phase=MACHINE,
-                target=explored.name,
+                rehearsal=rehearsal,
                 explore=lambda: explore_executions(
                     explored, operations, path=PATH, steps=steps, examples=examples, seed=seed
                 ),
@@ -275,7 +280,8 @@ class Explorers:
         from tornproof.harness.simulator.process.case import NotExplorableError
         from tornproof.testing import PATH
 
-        explored, limit = _given("damage", target, operations), _time_limit("damage", seconds)
+        rehearsal, limit = _given("damage", target, operations), _time_limit("damage", seconds)
+        explored = rehearsal.target
         try:
             run = Run.of(explored, operations, path=PATH, allows_older=allow_older)
         except NotExplorableError as error:
@@ -283,7 +289,7 @@ class Explorers:
         return self._run(
             _Exploration(
                 phase=DAMAGE,
-                target=explored.name,
+                rehearsal=rehearsal,
                 explore=lambda: explore_damage(run, cases=cases, has_time=limit),
                 replay=lambda finding: replay_damage(run, finding),
                 limit=limit,
@@ -305,7 +311,8 @@ class Explorers:
         from tornproof.harness.explorers.schedules.writers import Group, explore_writers, replay_writers
         from tornproof.harness.systems.scenario import Explorer
 
-        explored = _given("schedules", target, operations)
+        rehearsal = _given("schedules", target, operations)
+        explored = rehearsal.target
         if not isinstance(writer_count, Integral) or not 1 < writer_count <= len(operations):
             _reject("schedules", "writers", f"1 to {len(operations)}, the operations", writer_count)
         schedules_max = question.bounds("schedules").schedules
@@ -314,7 +321,7 @@ class Explorers:
         return self._run(
             _Exploration(
                 phase="schedules",
-                target=explored.name,
+                rehearsal=rehearsal,
                 explore=lambda: explore_writers(group, schedules_max=schedules_max, has_time=limit),
                 replay=lambda finding: replay_writers(group, finding),
                 limit=limit,
@@ -340,12 +347,13 @@ class Explorers:
         )
         from tornproof.harness.systems.scenario import Explorer
 
-        explored, explorer, bounds = _given(name, target, operations), Explorer(name), question.bounds(name)
+        rehearsal, explorer, bounds = _given(name, target, operations), Explorer(name), question.bounds(name)
+        explored = rehearsal.target
         cases = cases_of(explorer, explored, operations, question.readers(explored))
         return self._run(
             _Exploration(
                 phase=name,
-                target=explored.name,
+                rehearsal=rehearsal,
                 explore=lambda: explore_simulated(
                     explorer, cases, models=question.models, bounds=bounds, seed=question.seed, has_time=limit
                 ),
@@ -411,7 +419,7 @@ class Explorers:
 
         finding, is_its_own = replay.finding, replay.number == self._number
         is_same = (finding.phase, finding.evidence.get("target")) == (exploration.phase, exploration.target)
-        verdict = exploration.replay(finding) if is_its_own and is_same else Verdict.UNKNOWN
+        verdict, reason = _replayed(exploration, finding) if is_its_own and is_same else (Verdict.UNKNOWN, CHANGED)
         verdicts = self._item.config.getoption("tornproof_verdicts")
         if is_its_own and verdicts:
             from tornproof.cli.replay_file import note_verdict
@@ -422,7 +430,7 @@ class Explorers:
 
             _fail(f"{replay.file}: {HAPPENS_AGAIN}.", *_shown(exploration, finding))
         if is_its_own and verdict is Verdict.UNKNOWN:
-            _fail(f"{replay.file}: cannot be replayed: the target or its operations have changed, or the release.")
+            _fail(f"{replay.file}: cannot be replayed: {reason}.")
         self._report(f"{replay.file}: {'it does not happen any more' if is_its_own else 'is of another exploration'}")
         return Phase(
             name=finding.phase,
@@ -459,13 +467,18 @@ class Explorers:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Exploration:
     phase: str
-    target: str
+    rehearsal: Rehearsal[FunctionTarget]
     explore: Callable[[], Phase]
     replay: Callable[[Finding], Verdict]
     allow_unfinished: bool
     execution: Callable[[Finding], list[str]] = lambda finding: []
     limit: _TimeLimit | None = None
     advice: str = "give it more seconds or a smaller bound"
+
+    @property
+    def target(self) -> str:
+        """The target's name."""
+        return self.rehearsal.target.name
 
 
 def _explored(exploration: _Exploration) -> Phase:
@@ -474,9 +487,27 @@ def _explored(exploration: _Exploration) -> Phase:
     from tornproof.harness.simulator.process.simulated_process import NotDeterministicError
 
     try:
-        return exploration.explore()
+        phase = exploration.explore()
+        if phase.findings:
+            # It may have differed by chance, or as time went by.
+            exploration.rehearsal.repeat()
     except NotDeterministicError as error:
-        return nothing_explored(exploration.phase, f"the target is not deterministic: {error}")
+        return nothing_explored(exploration.phase, f"{NOT_DETERMINISTIC}: {error}")
+    return phase
+
+
+def _replayed(exploration: _Exploration, finding: Finding) -> tuple[Verdict, str]:
+    """Return the verdict on a finding that is replayed, and why there is none, as for an exploration."""
+    from tornproof.harness.common.verdict import Verdict
+    from tornproof.harness.simulator.process.simulated_process import NotDeterministicError
+
+    try:
+        verdict = exploration.replay(finding)
+        if verdict is Verdict.INVALID:
+            exploration.rehearsal.repeat()
+    except NotDeterministicError as error:
+        return Verdict.UNKNOWN, f"{NOT_DETERMINISTIC}: {error}"
+    return verdict, CHANGED
 
 
 class _TimeLimit:
@@ -556,15 +587,15 @@ def _reject(name: str, what: str, expected: str, found: object) -> NoReturn:
     _fail(f"tornproof.{name}: {what}: expected {expected}, found {found!r}")
 
 
-def _given(name: str, target: object, operations: Sequence[Any]) -> FunctionTarget:
-    """Return the target of an explorer that needs a list of operations."""
+def _given(name: str, target: object, operations: Sequence[Any]) -> Rehearsal[FunctionTarget]:
+    """Return the rehearsal for an explorer that needs a list of operations."""
     __tracebackhide__ = True
     if not isinstance(operations, Sequence) or not operations:
         _fail(f"tornproof.{name} needs a list of at least one operation")
     return _rehearsed(target, operations)
 
 
-def _rehearsed(target: object, operations: Sequence[Any]) -> FunctionTarget:
+def _rehearsed(target: object, operations: Sequence[Any]) -> Rehearsal[FunctionTarget]:
     __tracebackhide__ = True
     from tornproof.testing import TargetError, rehearse
 
@@ -576,7 +607,8 @@ def _rehearsed(target: object, operations: Sequence[Any]) -> FunctionTarget:
 
 def _fail(*lines: str) -> NoReturn:
     __tracebackhide__ = True
-    pytest.fail("\n".join(lines), pytrace=False)
+    # Without what is being handled, which the lines have in words.
+    raise pytest.fail.Exception("\n".join(lines), pytrace=False) from None
 
 
 def _shown(exploration: _Exploration, finding: Finding) -> list[str]:

@@ -12,10 +12,10 @@ from typing import Any
 
 from tornproof.harness.common.system import OWN_PATH, TARGET_ERRORS, Field, Target, Writer
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
-from tornproof.harness.simulator.filesystem.kernel import BusError
+from tornproof.harness.explorers.own_system.rehearsal import Rehearsal
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.simulator.filesystem.step_bound import EndlessError
-from tornproof.harness.simulator.filesystem.written import RecordingStorage
+from tornproof.harness.simulator.process.simulated_process import NotDeterministicError
 from tornproof.impl.errors import (
     BusyError,
     CorruptError,
@@ -188,8 +188,8 @@ def target(
     return FunctionTarget(name=called, rejections=(*own, TornproofError), parts=parts)
 
 
-def rehearse(subject: object, operations: Sequence[Any], path: str = PATH) -> FunctionTarget:
-    """Run the operations once without faults, so that a target's own mistakes are not reported as findings.
+def rehearse(subject: object, operations: Sequence[Any], path: str = PATH) -> Rehearsal[FunctionTarget]:
+    """Run the operations twice without faults, so that a target's own mistakes are not reported as findings.
 
     Raises TargetError for a target that cannot be explored, and whatever else the target's functions raise.
     """
@@ -200,18 +200,16 @@ def rehearse(subject: object, operations: Sequence[Any], path: str = PATH) -> Fu
         _check_reading(rehearsed, storage, path)
     except EndlessError as error:
         raise TargetError(f"{rehearsed.name} does not end without any commit: {error}") from error
-    recording = RecordingStorage(storage)
-    opened_count, is_done = 0, False
-    with suppress(*rehearsed.rejections, BusError, EndlessError):
-        with rehearsed.open_writer(recording, path) as writer:
-            opened_count = len(recording.steps)
-            for operation in operations:
-                writer.commit(operation)
-        rehearsed.read(storage, path)
-        is_done = bool(operations)
-    if is_done and len(recording.steps) == opened_count:
+    rehearsal = Rehearsal.of(rehearsed, operations, path=path)
+    if isinstance(rehearsal.ended, TARGET_ERRORS) and not isinstance(rehearsal.ended, rehearsed.rejections):
+        raise rehearsal.ended
+    if operations and rehearsal.ended is None and not rehearsal.steps:
         raise TargetError(f"{rehearsed.name} committed without a call to the storage: use it instead of open() and os")
-    return rehearsed
+    try:
+        rehearsal.repeat()
+    except NotDeterministicError as error:
+        raise TargetError(f"the target is not deterministic: {error}") from error
+    return rehearsal
 
 
 def _check_reading(rehearsed: FunctionTarget, storage: MemoryStorage, path: str) -> None:

@@ -436,36 +436,110 @@ def test_a_target_that_hangs_without_any_commit_is_reported_in_one_sentence(run:
 # Without a verdict
 
 
-COUNTS_ITS_COMMITS = """
-from tornproof.harness.systems.toy import Toy
-from tornproof.testing import target
-
-toy, committed = Toy(), []
-
-def commit(storage, path, letter):
-    committed.append(letter)
-    toy.commit(storage, path, "".join(committed).encode())
-
-LETTERS = target(name="letters", create=toy.create, read=toy.read, recover=toy.sync_names, commit=commit)
-
-def test_product(tornproof):
-    tornproof.product(LETTERS, ["o"], models=["D"])
-
-def test_power(tornproof):
-    tornproof.power(LETTERS, ["o"], models=["D"])
-
-def test_writers(tornproof):
-    tornproof.schedules(LETTERS, ["o", "t"], writers=2)
-"""
+EXPLORERS: dict[str, dict[str, Any]] = {
+    "crashes": {},
+    "power": {"models": ["B"]},
+    "schedules": {},
+    "product": {"models": ["A"]},
+    "damage": {},
+    "machine": {"steps": 5, "examples": 5},
+}
+NOT_DETERMINISTIC = "the target is not deterministic: after 1 commit a reader sees "
 
 
-def test_a_commit_that_depends_on_how_often_it_ran_leaves_no_verdict(run: Run, tmp_path: Path) -> None:
+class Counts(Toy):
+    """Sound, but in each record there is a number, another one every so many commits, which is kept between runs."""
+
+    name = "counts"
+
+    def __init__(self, every: int = 1) -> None:
+        self._every, self._count = every, 0
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        """Append the letters and the number."""
+        super().commit(storage, path, operation + b"%d" % (self._count // self._every))
+        self._count += 1
+
+
+@pytest.mark.parametrize("name", EXPLORERS)
+def test_a_sound_target_whose_records_differ_from_run_to_run_has_no_verdict(explorers: Explorers, name: str) -> None:
+    """Each explorer said that it is broken."""
+    with pytest.raises(pytest.fail.Exception) as raised:
+        getattr(explorers, name)(Counts(), [b"one", b"t"], **EXPLORERS[name])
+    said = str(raised.value)
+    assert f"{NOT_DETERMINISTIC}b'one" in said and ", and then b'one" in said and "tornproof broke" not in said
+
+
+def test_a_target_that_differs_only_later_has_no_verdict_either(explorers: Explorers) -> None:
+    """One that writes the time does the same again within a second."""
+    with pytest.raises(pytest.fail.Exception, match="no verdict on 'counts'") as raised:
+        explorers.damage(Counts(every=4), [b"one", b"t"])
+    assert f"{NOT_DETERMINISTIC}b'one0', and then b'one1'" in str(raised.value)
+
+
+class SyncsSometimes(Toy):
+    """Syncs once more in every second run."""
+
+    name = "syncs sometimes"
+    run_count = 0
+
+    def create(self, storage: Storage, path: str) -> None:
+        """Begin another run."""
+        super().create(storage, path)
+        self.run_count += 1
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        """Append the letters."""
+        super().commit(storage, path, operation)
+        if self.run_count % 2:
+            storage.sync_directory(path)
+
+
+def test_a_target_that_takes_other_steps_each_time_cannot_be_explored(explorers: Explorers) -> None:
+    with pytest.raises(pytest.fail.Exception, match=r"not deterministic: step \d+ of its commits is .*, and then "):
+        explorers.crashes(SyncsSometimes(), [b"one", b"t"])
+
+
+class Salted(Toy):
+    """Sound; before the letters there is a random byte, which no reader returns."""
+
+    name = "salted"
+
+    def read(self, storage: Storage, path: str) -> bytes:
+        """Return the letters."""
+        return super().read(storage, path)[1:]
+
+    def write_anew(self, storage: Storage, path: str, content: bytes) -> None:
+        """Write another byte each time."""
+        super().write_anew(storage, path, os.urandom(1) + content)
+
+
+@pytest.mark.parametrize(
+    ("name", "asked"), [("power", {"models": ["D"]}), ("product", {"models": ["D"]}), ("schedules", {"writers": 2})]
+)
+def test_bytes_that_differ_leave_no_verdict_where_a_run_is_gone_back_to(
+    explorers: Explorers, name: str, asked: dict[str, Any]
+) -> None:
     """It ended with a traceback of ours."""
-    code, output = run(tmp_path, source=COUNTS_ITS_COMMITS)
-    assert code == 1 and "Traceback" not in output and "NotDeterministicError" not in output
-    said = r"no verdict on 'letters' \((\w+)\): the target is not deterministic: after the same \d+ answers"
-    # On the machines of CI, pytest's summary says it once more.
-    assert [*dict.fromkeys(re.findall(said, output))] == ["product", "power", "schedules"]
+    said = rf"no verdict on 'salted' \({name}\): the target is not deterministic: after the same \d+ answers"
+    with pytest.raises(pytest.fail.Exception, match=said):
+        getattr(explorers, name)(Salted(), [b"one", b"t"], **asked)
+
+
+def test_bytes_that_differ_are_explored_where_nothing_depends_on_them(explorers: Explorers) -> None:
+    assert explorers.crashes(Salted(), [b"one", b"t"]).verdict is Verdict.VALID
+
+
+def test_the_command_says_that_a_target_is_not_deterministic(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A finding happened again in a sound target whose records are random."""
+    run(tmp_path, "-k", "execution or failing_call", source=BROKEN_EXAMPLE)
+    write_module(tmp_path, "import os\n" + EXAMPLE.replace("+ more", "+ more + os.urandom(2)"))
+    for phase in ("crash", "machine"):
+        file = min((tmp_path / ".tornproof").glob(f"{phase}-*.json"))
+        assert replay(location_of(file), None) == 3
+        assert "the target is not deterministic: after 1 commit a reader sees " in capsys.readouterr().out
 
 
 def test_a_budget_that_ends_is_no_pass_and_says_so_in_other_words(run: Run, tmp_path: Path) -> None:

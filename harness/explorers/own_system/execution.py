@@ -58,17 +58,20 @@ def counted(count: int, noun: str) -> str:
 
 
 class Execution:
-    """Executes steps one after the other, and raises `Violation` for a broken property; `lines` describe the steps."""
+    """Executes steps one after the other, and raises `Violation` for a broken property.
+
+    `lines` describe the steps, `operations` are those of all commits.
+    """
 
     def __init__(self, target: Target, path: str) -> None:
         """Begin with an empty state, and no writer."""
         self.lines: list[str] = []
         self.counts: Counter[str] = Counter()
         self.reached: Counter[str] = Counter()
-        self._operations: list[Any] = []
-        self._case = TestCase(target=target, path=path, operations=self._operations, first_session=())
+        self.operations: list[Any] = []
+        self._case = TestCase(target=target, path=path, operations=self.operations, first_session=())
         self._judges = [Judge(self._oracle, difference=self._case.difference, fails=fails) for fails in (False, True)]
-        self._writer = Process(WRITER, obedient_session(target, path, self._operations))
+        self._writer = Process(WRITER, obedient_session(target, path, self.operations))
         self._reader = Process("reader", reader_session(target, path, 1))
         self._session = 0
         self._is_recovered = False
@@ -169,9 +172,9 @@ class Execution:
             self._open()
         self.lines.append(f"commit {shown(operation)}")
         self.counts["commits"] += 1
-        self._operations.append(operation)
+        self.operations.append(operation)
         self._is_recovered = False
-        return self._tell(len(self._operations) - 1)
+        return self._tell(len(self.operations) - 1)
 
     def _fail(self, worlds: Sequence[World], failure: Failure) -> None:
         """Let a call of a commit fail."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import hypothesis
@@ -20,10 +20,12 @@ from tornproof.harness.counterexamples.plain_data import document_of
 from tornproof.harness.explorers.kills.exploration import FAILED_CALL, OLD_STATE, POINTS
 from tornproof.harness.explorers.kills.sessions import Violation
 from tornproof.harness.explorers.own_system.execution import NOTHING_FAILS, Execution, counted
+from tornproof.harness.explorers.own_system.rehearsal import Rehearsal
 from tornproof.harness.explorers.own_system.replaying import (
     NOT_REPLAYABLE,
     TAKEN,
     Step,
+    operations_of,
     replay,
     violation_of,
     without_needless_steps,
@@ -61,12 +63,14 @@ def explore_executions(
 ) -> Phase:
     """Run `examples` executions of up to `steps` steps; the same seed gives the same ones.
 
-    `operations` is a strategy, or the list to draw from. UNKNOWN when a coverage goal was not reached.
+    `operations` is a strategy, or the list to draw from. UNKNOWN when a coverage goal was not reached. Raises
+    NotDeterministicError if the commits of a violation do something else each time, even where nothing fails.
     """
     failed = failed_controls()
     search = _Search(target=target, operations=operations, path=path)
     is_deterministic = search.run(steps=steps, examples=examples, seed=seed)
     if search.failure and is_deterministic:
+        Rehearsal.of(target, search.failure.operations, path=path).repeat()
         search.failure = _smaller(search.failure, target, path, _listed(operations))
     notes = [] if is_deterministic else ["the same execution did not end the same way twice"]
     findings = (search.failure.finding(target.name, seed),) if search.failure and is_deterministic else ()
@@ -92,10 +96,13 @@ def replay_execution(target: Target, operations: Operations, finding: Finding, *
     """Return INVALID when the finding's execution violates the same property again, VALID when it violates none.
 
     UNKNOWN when it violates another one, or cannot be replayed: the target takes other steps now, an operation is no
-    plain data, or an older release made it, which counted an access to several pages as one call.
+    plain data, or an older release made it, which counted an access to several pages as one call. Raises
+    NotDeterministicError for a target that does something else each time.
     """
     try:
-        violation = violation_of(target, path, finding.evidence[STEPS], _listed(operations))
+        steps = finding.evidence[STEPS]
+        Rehearsal.of(target, operations_of(steps, _listed(operations)), path=path).repeat()
+        violation = violation_of(target, path, steps, _listed(operations))
     except NOT_REPLAYABLE:
         return Verdict.UNKNOWN
     return Verdict.VALID if violation is None else violation.verdict_on(finding)
@@ -113,6 +120,7 @@ class _Failure:
     violation: Violation
     steps: tuple[Step, ...]
     lines: tuple[str, ...]
+    operations: tuple[Any, ...]
 
     def finding(self, target: str, seed: int) -> Finding:
         return Finding(
@@ -129,7 +137,7 @@ def _smaller(failure: _Failure, target: Target, path: str, operations: Sequence[
         return failure
     violation, lines = replay(target, path, steps, operations)
     assert violation is not None, "the steps that are kept violate a property"
-    return _Failure(violation=violation, steps=steps, lines=lines)
+    return replace(failure, violation=violation, steps=steps, lines=lines)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -239,8 +247,10 @@ class _Machine(RuleBasedStateMachine):
         try:
             yield
         except Violation as violation:
-            lines = tuple(self._execution.lines) if self._execution else ()
-            self.search.failure = _Failure(violation=violation, steps=tuple(self._steps), lines=lines)
+            lines, operations = (self._execution.lines, self._execution.operations) if self._execution else ([], [])
+            self.search.failure = _Failure(
+                violation=violation, steps=tuple(self._steps), lines=tuple(lines), operations=tuple(operations)
+            )
             raise
 
 

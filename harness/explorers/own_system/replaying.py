@@ -23,7 +23,7 @@ TAKEN: dict[str, Callable[..., None]] = {
 }
 """How a step is taken, by what it says that it does."""
 Step: TypeAlias = dict[str, Any]
-NOT_REPLAYABLE = (*OF_ANOTHER_RUN, AttributeError, NotDeterministicError)
+NOT_REPLAYABLE = (*OF_ANOTHER_RUN, AttributeError)
 """What is raised for steps that are malformed or that the target does not take."""
 
 
@@ -47,7 +47,7 @@ def without_needless_steps(
         fewer = (*kept[:index], *kept[index + 1 :])
         try:
             violation = violation_of(target, path, fewer, operations)
-        except NOT_REPLAYABLE:
+        except (*NOT_REPLAYABLE, NotDeterministicError):
             continue
         if violation is not None and violation.violated is violated:
             kept, index = fewer, len(fewer)
@@ -64,13 +64,17 @@ def replay(
         lines = execution.lines
         try:
             for step in steps:
-                operation = [operation_of(step["operation"], operations)] if "operation" in step else []
-                TAKEN[step["do"]](execution, *operation, _chooser(step["choices"]))
+                TAKEN[step["do"]](execution, *operations_of([step], operations), _chooser(step["choices"]))
         finally:
             execution.end()
     except Violation as violation:
         return violation, tuple(lines)
     return None, tuple(lines)
+
+
+def operations_of(steps: Sequence[Step], operations: Sequence[Any] | None) -> list[Any]:
+    """Return what steps commit, which is stored or is one of `operations`."""
+    return [operation_of(step["operation"], operations) for step in steps if "operation" in step]
 
 
 def _chooser(choices: Sequence[int]) -> Choose:

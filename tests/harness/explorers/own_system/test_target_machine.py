@@ -1,6 +1,7 @@
 """The machine detects broken targets, accepts sound ones, and gives the same result every time."""
 
 import json
+import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -46,6 +47,7 @@ from tornproof.harness.search.crash_world import after_kill_of
 from tornproof.harness.simulator.filesystem.file_state import PAGE_BYTES
 from tornproof.harness.simulator.filesystem.step_bound import STEP_BOUND
 from tornproof.harness.simulator.process.observer import Judge, Progress, Property
+from tornproof.harness.simulator.process.simulated_process import NotDeterministicError
 from tornproof.harness.systems.table import TableTarget
 from tornproof.harness.systems.table_operation import TableOperation
 from tornproof.harness.systems.toy import (
@@ -505,6 +507,27 @@ def test_a_nondeterministic_target_gets_no_verdict() -> None:
     phase = explored(Nondeterministic())
     assert phase.verdict is Verdict.UNKNOWN and phase.findings == ()
     assert phase.note.startswith("the same execution did not end the same way twice")
+
+
+class Random(HeaderFirst):
+    """Appends something else each time."""
+
+    name = "random"
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        super().commit(storage, path, operation + os.urandom(8))
+
+
+@pytest.mark.parametrize("operations", [OPERATIONS, st.just(bytearray(b"x"))])
+def test_a_violation_of_commits_that_are_read_as_something_else_each_time_is_none(operations: Any) -> None:
+    """It was a finding, and it happened again."""
+    with pytest.raises(NotDeterministicError, match=r"after 1 commit a reader sees b'.*', and then b'"):
+        explored(Random(), operations, examples=5)
+
+
+def test_a_finding_does_not_happen_again_where_commits_are_read_as_something_else(detected: Finding) -> None:
+    with pytest.raises(NotDeterministicError, match=r"after 1 commit a reader sees b'.*', and then b'"):
+        replay_execution(Random(), OPERATIONS, detected, path="toy")
 
 
 def test_too_few_executions_to_reach_a_kill_inside_a_commit_give_no_verdict() -> None:

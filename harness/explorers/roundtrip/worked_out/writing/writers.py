@@ -92,6 +92,7 @@ def writers() -> Iterator[Question]:
         *_openings(),
         *_changes(),
         *_purges(),
+        *_uncommitted(),
         *_announcements(),
         *_options(),
         *_options_for_servers(),
@@ -144,6 +145,13 @@ def _purges() -> Iterator[Asked]:
         versions = [number for number, is_pinned in enumerate(pinned, start=1) if is_pinned]
         words = f"the versions whose directory a purge leaves while the versions {versions} are pinned"
         yield words, functools.partial(_left_by_purge, pinned), versions
+
+
+def _uncommitted() -> Iterator[Asked]:
+    """Yield directories that version 1 does not name: those of it and of later ones were never committed."""
+    for numbers in ((0,), (1,), (2,), (3, 9), (0, 1, 2, 11)):
+        words = f"the directories with the numbers {numbers} that a writer leaves when it opens version 1"
+        yield words, functools.partial(_left_by_opening, numbers), [number for number in numbers if number < 1]
 
 
 def _announcements() -> Iterator[Asked]:
@@ -359,6 +367,14 @@ def _left_by_purge(pinned: Sequence[bool]) -> list[int]:
         writer.purge()
         there = storage.listdir(PATH)
     return [version for version, name in enumerate(directories, start=1) if name in there]
+
+
+def _left_by_opening(numbers: Sequence[int]) -> list[int]:
+    """Return the numbers of the directories of a day without rows that are there after a writer has opened."""
+    storage = storage_of(two_days() | {f"1970-01-01.{number}/{DATA_FILE}": b"" for number in numbers})
+    with _opened(storage):
+        there = storage.listdir(PATH)
+    return [number for number in numbers if f"1970-01-01.{number}" in there]
 
 
 def _announced(count: int) -> list[bool | None]:

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from tornproof.harness.common.new_tables import new_table
+from tornproof.harness.common.patch import replaced
 from tornproof.harness.explorers.roundtrip.metadata.placed_partitions import GENERATED, PARQUET
 from tornproof.harness.explorers.roundtrip.parquet.partition_contents import Contents
 from tornproof.harness.explorers.roundtrip.worked_out.changed_files import (
@@ -28,7 +29,7 @@ from tornproof.harness.explorers.roundtrip.worked_out.changed_files import (
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
 from tornproof.harness.explorers.roundtrip.writing.kills import commit, table_of
 from tornproof.harness.simulator.filesystem.faulty import FaultyStorage, RefusingStorage
-from tornproof.harness.simulator.filesystem.intercept import CallKind
+from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.errors import RowsRejectedError, StorageError
@@ -284,6 +285,11 @@ def _losses() -> Iterator[Asked]:
     for name, error in ((DATA_FILE, "FileMissingError"), (PM_FILE, RowsRejectedError.__name__)):
         words = f"what comes of rows for a partition whose {name} somebody removed after the last commit"
         yield words, functools.partial(_after_loss, name), (error, 0, [])
+    for is_left, expected in ((False, ("ParquetLastError", 1)), (True, ("StorageError", "WriterDeadError"))):
+        words = (
+            f"what comes of a rejected commit whose directory {'stays' if is_left else 'is removed'}, and of another"
+        )
+        yield words, functools.partial(_after_rejection, is_left=is_left), expected
 
 
 def _rows(writer: TableWriter) -> None:
@@ -371,7 +377,7 @@ def _left_by_purge(pinned: Sequence[bool]) -> list[int]:
 
 def _left_by_opening(numbers: Sequence[int]) -> list[int]:
     """Return the numbers of the directories of a day without rows that are there after a writer has opened."""
-    storage = storage_of(two_days() | {f"1970-01-01.{number}/{DATA_FILE}": b"" for number in numbers})
+    storage = storage_of({**two_days(), **{f"1970-01-01.{number}/{DATA_FILE}": b"" for number in numbers}})
     with _opened(storage):
         there = storage.listdir(PATH)
     return [number for number in numbers if f"1970-01-01.{number}" in there]
@@ -482,3 +488,17 @@ def _after_loss(name: str) -> tuple[Any, int, list[str]]:
         came = outcome_of(writer.commit)
         there = [each for each in storage.listdir(f"{PATH}/{directory}") if each == name]
     return came, open_table(storage, PATH).transaction().version - version, there
+
+
+def _after_rejection(*, is_left: bool) -> tuple[Any, Any]:
+    """Return what comes of a commit that is rejected once its directory is written, and of an empty one after it."""
+
+    def reason_of(call: Call) -> StorageReason | None:
+        return StorageReason.INPUT_OUTPUT if is_left and call.kind is CallKind.RMDIR else None
+
+    storage = RefusingStorage(storage_of(two_days()), reason_of)
+    with replaced("tornproof.impl.write.partition_change:STREAMED_BYTES", 1), open_writer(storage, PATH) as writer:
+        writer.write(table_of([(FIRST_TIME + 2 * DAY, 7)], writer.schema))
+        rejected = outcome_of(writer.commit)
+        writer.rollback()
+        return rejected, outcome_of(writer.commit)

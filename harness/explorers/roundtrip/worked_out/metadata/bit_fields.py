@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -56,6 +56,25 @@ def bit_fields() -> Iterator[Question]:
         yield Question("bit fields", name, functools.partial(_masks, module, tuple(expected)), expected)
         all_bits = functools.partial(_known_mask, module, tuple(expected))
         yield Question("bit fields", f"the bits that have a name in {name}", all_bits, sum(expected.values()))
+
+    for places, is_right in (
+        (((0, 1), (1, 2)), True),
+        (((0, 2), (1, 1)), False),
+        (((0, 1), (4, 2), (5, 1)), False),
+        (((4, 4),), True),
+        (((4, 5),), False),
+        (((2, 1), (7, 2)), False),
+    ):
+        words = ", ".join(f"{size} from bit {start} on" for start, size in places)
+        yield Question("bit fields", f"whether a byte has fields of {words}", functools.partial(_has, places), is_right)
+
+
+def _has(places: Sequence[tuple[int, int]]) -> bool:
+    try:
+        BitTable("", "", 8, tuple(Bits(str(start), start, size, "") for start, size in places))
+    except AssertionError:
+        return False
+    return True
 
 
 def _masks(module: ModuleType, fields: tuple[str, ...]) -> dict[str, int]:

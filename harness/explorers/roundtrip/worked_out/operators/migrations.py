@@ -48,7 +48,7 @@ from tornproof.impl.migrate.partition_migration import Converted, convert_partit
 from tornproof.impl.migrate.partition_publish import UNFINISHED_SUFFIX
 from tornproof.impl.migrate.plain_file import migrate_file
 from tornproof.impl.migrate.plan import Outcome
-from tornproof.impl.migrate.table_migration import TablePlan, migrate_table, plan_table
+from tornproof.impl.migrate.table_migration import TablePlan, migrate_table, plan_table, publish_output
 from tornproof.impl.parquet.footer import decode_footer
 from tornproof.impl.parquet.thrift import Field, Kind, Struct, struct_list, with_fields
 from tornproof.impl.pm.chain import decode_chain
@@ -124,6 +124,20 @@ def migrations_of_one() -> Iterator[Question]:
         words = f"{'that' if is_left else 'that no'} killed run left, {'in a dry run' if dry_run else 'elsewhere'}"
         found = functools.partial(_changed_files, is_left=is_left, dry_run=dry_run)
         yield Question("migrations", f"the files of a table that a migration changes {words}", found, [])
+
+    for there, dry_run in itertools.product((None, b"same", b"other"), (False, True)):
+        outcome = {None: Outcome.MIGRATED, b"same": Outcome.ALREADY, b"other": Outcome.REPLACED}[there]
+        words = f"metadata that are written where {there!r} is{', in a dry run' if dry_run else ''}"
+        left = there if dry_run else b"same"
+        yield Question("migrations", words, functools.partial(_put_out, there, dry_run=dry_run), (outcome, left))
+
+
+def _put_out(there: bytes | None, *, dry_run: bool) -> tuple[Outcome, bytes | None]:
+    """Return what is said of metadata that are written elsewhere, and what is there afterwards."""
+    path = f"elsewhere/{PM_FILE}"
+    storage = MemoryStorage.of(DiskImage.of_files({} if there is None else {path: there}))
+    outcome = publish_output(storage, path, b"same", dry_run=dry_run)
+    return outcome, storage.image().files.get(path)
 
 
 def _changed_files(*, is_left: bool, dry_run: bool) -> list[str]:
@@ -339,6 +353,7 @@ def filters_behind() -> Iterator[Question]:
     filtered, _ = _filtered()
     modes: tuple[tuple[ConversionMode, str, bytes, tuple[int, ...]], ...] = (
         (ConversionMode.SERVER, "filters", filtered, (0,)),
+        (ConversionMode.SERVER, "filters of its last column", _filtered("m", "n")[0], (1,)),
         (ConversionMode.TOOL, "filters", filtered, ()),
         (ConversionMode.TOOL, "filters behind its end", _with_filter_behind(filtered), ()),
     )
@@ -359,12 +374,13 @@ def _filtered_columns(content: bytes, mode: ConversionMode, *, longer: bytes | N
     return outcome_of(found)
 
 
-def _filtered() -> tuple[bytes, bytes]:
-    """Return a file of numbers with a filter, and the filter."""
-    target, options = io.BytesIO(), {"n": {"ndv": 10, "fpp": 0.01}}
-    pq.write_table(pa.table({"n": [1, 2]}), target, store_schema=False, bloom_filter_options=options)
+def _filtered(*names: str) -> tuple[bytes, bytes]:
+    """Return a file of numbers with a filter of the last column, by default the only one, and the filter."""
+    names = names or ("n",)
+    target, options = io.BytesIO(), {names[-1]: {"ndv": 10, "fpp": 0.01}}
+    pq.write_table(pa.table({name: [1, 2] for name in names}), target, store_schema=False, bloom_filter_options=options)
     whole = target.getvalue()
-    column = pq.ParquetFile(io.BytesIO(whole)).metadata.row_group(0).column(0)
+    column = pq.ParquetFile(io.BytesIO(whole)).metadata.row_group(0).column(len(names) - 1)
     at = needed(column.bloom_filter_offset, "there is no filter")
     return whole, whole[at : at + column.bloom_filter_length]
 

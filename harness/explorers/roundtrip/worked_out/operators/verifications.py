@@ -53,6 +53,7 @@ from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.chunk.duplicates import ChunkForm
+from tornproof.impl.errors import Problem
 from tornproof.impl.extension.point import with_extension
 from tornproof.impl.layout.parquet import DATA_FILE, FooterForm
 from tornproof.impl.migrate.convert import convert
@@ -137,9 +138,10 @@ def verified() -> Iterator[Question]:
         found = functools.partial(_counts, limit, in_threads=in_threads)
         yield Question("verified", f"what is counted of {words}", found, (expected, True, (), 0))
         yield Question("verified", f"what there is to recover of {words}", functools.partial(_actions, limit), [])
-    for count in range(2):
-        words = f"what is noted of indexes of which {count} were compared"
-        yield Question("verified", words, functools.partial(_notes_of_indexes, count), ["not compared"])
+    for count, wrong in ((0, 0), (1, 0), (1, 1), (3, 1)):
+        words = f"what is counted and noted of indexes of which {count} were compared and {wrong} are wrong"
+        found = functools.partial(_said_of_indexes, count, wrong)
+        yield Question("verified", words, found, (count, wrong, ["not compared"]))
     for day in range(2):
         words = f"whose problems are found where the metadata of day {day + 1} of 2 are those of later rows"
         blamed = {f"2024-01-{day + 1:02d}.0/{DATA_FILE}"}
@@ -414,12 +416,14 @@ def _read(table: Table) -> int:
     return sum(batch.num_rows for batch in open_snapshot(table).batches())
 
 
-def _notes_of_indexes(compared: int) -> list[str]:
-    """Return the notes of a verification in which so many indexes are compared, and one is not."""
-    found = SimpleNamespace(compared=compared, notes=("not compared",), problems=())
+def _said_of_indexes(compared: int, wrong: int) -> tuple[int, int, list[str]]:
+    """Return how many indexes a verification counts, and finds wrong, and its notes: one index is not compared."""
+    problems = tuple(Problem("index", "keys", number, "sound", "wrong") for number in range(wrong))
+    found = SimpleNamespace(compared=compared, notes=("not compared",), problems=problems)
     indexes = SimpleNamespace(of=lambda _: SimpleNamespace(compare=lambda *_: found))
     with replaced("tornproof.impl.verify.verify:Indexes", indexes):
-        return [*verify_table(open_table(table_of_rows(PATH, [(FIRST_TIME, 0)]), PATH)).notes]
+        report = verify_table(open_table(table_of_rows(PATH, [(FIRST_TIME, 0)]), PATH))
+    return report.counts.indexes, len(report.all_problems), [*report.notes]
 
 
 def _table_of_file(content: bytes) -> Table:

@@ -41,6 +41,15 @@ def demand_field_types(record: Any, error: type[Exception]) -> None:
     _demand_types({name: getattr(record, name) for name in hints}, hints, error)
 
 
+def with_own_numbers(value: Any) -> Any:
+    """Return Python's number for one of another library, also in a mapping, and everything else as it is."""
+    if isinstance(value, Mapping):
+        return {name: with_own_numbers(each) for name, each in value.items()}
+    if isinstance(value, numbers.Integral) and not isinstance(value, int):
+        return int(value)
+    return float(value) if isinstance(value, numbers.Real) and not isinstance(value, int | float) else value
+
+
 @functools.cache
 def _hints_of(thing: Callable[..., object]) -> Mapping[str, Any]:
     return get_type_hints(thing)

@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec.structs import force_setattr
 
-from tornproof.impl.arguments import demand_field_types
+from tornproof.impl.arguments import demand_field_types, with_own_numbers
 from tornproof.impl.errors import OptionsRejectedError
 from tornproof.impl.layout.parquet import FooterForm
 from tornproof.impl.parquet.fields import Codec, PageEncoding
@@ -55,8 +56,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Options, each of the type that it is declared with."""
 
     def __post_init__(self) -> None:
-        """Reject values of other types."""
+        """Reject values of other types; numbers of NumPy become Python's, whose products have any size."""
         demand_field_types(self, OptionsRejectedError)
+        for name in self.__struct_fields__:
+            force_setattr(self, name, with_own_numbers(getattr(self, name)))
 
 
 class ColumnOptions(Options, frozen=True, kw_only=True):

@@ -21,9 +21,18 @@ _INTERVALS = {
     PartitionBy.WEEK: datetime.timedelta(weeks=1),
 }
 _TIME = r"T\d{2}(\d{4}(-\d{6}(\d{3})?)?)?"
-_PARTITION_NAME = re.compile(
-    rf"(default|\d{{4}}(-W\d{{2}}(-\d({_TIME})?)?|-\d{{2}}(-\d{{2}}({_TIME})?)?)?)(\.\d+)?", re.ASCII
-)
+_DAY = rf"\d{{4}}-\d{{2}}-\d{{2}}({_TIME})?"
+_PARTITION_NAMES = {
+    partition_by: re.compile(rf"({name})(\.\d+)?", re.ASCII)
+    for partition_by, name in {
+        PartitionBy.NONE: "default",
+        PartitionBy.YEAR: rf"\d{{4}}|{_DAY}",
+        PartitionBy.MONTH: rf"\d{{4}}-\d{{2}}|{_DAY}",
+        PartitionBy.WEEK: rf"\d{{4}}-W\d{{2}}(-\d({_TIME})?)?",
+        PartitionBy.DAY: _DAY,
+        PartitionBy.HOUR: _DAY,
+    }.items()
+}
 
 
 def directory_names(timestamp: int, name_txn: int, partition_by: PartitionBy, *, nanoseconds: bool) -> tuple[str, ...]:
@@ -80,9 +89,10 @@ def interval_start(timestamp: int, partition_by: PartitionBy, *, nanoseconds: bo
     return (start - EPOCH) // datetime.timedelta(microseconds=1) * unit
 
 
-def looks_like_partition(name: str) -> bool:
-    """Return whether a directory's name can be that of a partition, of any interval and any transaction."""
-    return _PARTITION_NAME.fullmatch(name) is not None
+def looks_like_partition(name: str, partition_by: PartitionBy | None = None) -> bool:
+    """Return whether a directory's name can be that of a partition, by default of any interval; of any transaction."""
+    patterns = _PARTITION_NAMES.values() if partition_by is None else [_PARTITION_NAMES[partition_by]]
+    return any(pattern.fullmatch(name) for pattern in patterns)
 
 
 def split_name(name: str) -> tuple[str, int]:

@@ -89,13 +89,14 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     def unreferenced_directories(self, transaction: Transaction) -> tuple[str, ...]:
         """Return the partition directories, and links to some, that the committed version does not name, sorted."""
         referenced = {self.directory_of(partition) for partition in transaction.partitions}
-        if self.metadata is not None and self.metadata.partition_by is PartitionBy.NONE:
+        partition_by = None if self.metadata is None else self.metadata.partition_by
+        if partition_by is PartitionBy.NONE:
             # A table without partitions has no entries in `_txn`, but its one directory is in use.
             referenced.add(UNPARTITIONED_DIRECTORY)
         return tuple(
             name
             for name in self.storage.listdir(self.path)
-            if looks_like_partition(name)
+            if looks_like_partition(name, partition_by)
             and name not in referenced
             and self.storage.own_kind(f"{self.path}/{name}") in (EntryKind.DIRECTORY, EntryKind.LINK)
         )

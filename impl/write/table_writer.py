@@ -175,6 +175,7 @@ class TableWriter(AbstractContextManager["TableWriter"]):
         self._check_alive()
         self._staged.append(conform(rows, self.schema, self._timestamp_name, self._metadata.columns))
 
+    @demanding_types(UsageError)
     def drop_partition(self, timestamp: int) -> None:
         """Stage the removal of the partition that starts at `timestamp`; rows staged with it create it anew."""
         self._check_alive()
@@ -183,6 +184,7 @@ class TableWriter(AbstractContextManager["TableWriter"]):
             raise RowsRejectedError(f"{partition.timestamp}: a partition was adopted in its place; commit that first")
         self._dropped.add(partition.timestamp)
 
+    @demanding_types(UsageError)
     def rewrite_partition(self, timestamp: int) -> None:
         """Stage a rewrite of the parquet partition that starts at `timestamp` into a new directory."""
         self._check_alive()

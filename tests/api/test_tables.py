@@ -252,7 +252,7 @@ def test_every_type_can_be_a_column(tmp_path: Path) -> None:
         ),
         ({**COLUMNS, "x": "LONG"}, {"symbol_capacity": {"x": 256}}, "symbol_capacity: there is no SYMBOL column 'x'"),
         (COLUMNS, {"timestamp": "t"}, "the designated timestamp 't' is not among the columns"),
-        (COLUMNS, {"partition_by": "FORTNIGHT"}, "expected one of DAY, "),
+        (COLUMNS, {"partition_by": "FORTNIGHT"}, "expected one of DAY, MONTH, YEAR, HOUR, WEEK, found"),
         (COLUMNS, {"deduplication_keys": ["k"]}, "the deduplication key 'k' is not among the columns"),
     ],
 )

@@ -289,9 +289,17 @@ def _linked() -> Iterator[Question]:
 
 def _unreferenced() -> Iterator[Question]:
     """Yield tables of each interval with directories, and those that a version without partitions does not name."""
-    names = ["1970-01-01", "default", "default.5", "other"]
-    for partition_by in PartitionBy:
-        expected = [each for each in names[:3] if each != "default" or partition_by is not PartitionBy.NONE]
+    days = ["1970-01-02T03", "1970-01-02T030405.6"]
+    own = {
+        PartitionBy.NONE: ["default.5"],
+        PartitionBy.YEAR: ["1970.1", *days],
+        PartitionBy.MONTH: ["1970-01.1", *days],
+        PartitionBy.WEEK: ["1970-W01.1", "1970-W01-4T030405"],
+        PartitionBy.DAY: days,
+        PartitionBy.HOUR: days,
+    }
+    names = sorted({"default", "other", "1970-01-02.detached", *itertools.chain(*own.values())})
+    for partition_by, expected in own.items():
         words = f"the directories that are not named of a table by {partition_by.name.lower()}"
         yield Question("unreferenced", words, functools.partial(_unreferenced_of, partition_by, names), expected)
 

@@ -278,7 +278,8 @@ def create(
     for key in deduplication_keys:
         if key not in columns:
             raise TableRejectedError(f"the deduplication key {key!r} is not among the columns")
-    intervals = {each.name: each for each in PartitionBy}
+    # A table without intervals has no partition that can be in Parquet.
+    intervals = {each.name: each for each in PartitionBy if each is not PartitionBy.NONE}
     if partition_by.upper() not in intervals:
         raise TableRejectedError(f"partition_by: expected one of {', '.join(intervals)}, found {partition_by!r}")
     directory = whole_path(path)

@@ -373,6 +373,8 @@ def test_partition_that_is_not_there_cannot_be_dropped_or_rewritten() -> None:
         for change in (writer.drop_partition, writer.rewrite_partition):
             with pytest.raises(RowsRejectedError, match=f"no partition starts at {DAY + 1}"):
                 change(DAY + 1)
+            with pytest.raises(UsageError, match="timestamp: expected int, found False"):
+                change(False)
 
 
 def test_native_partition_is_neither_written_nor_made_the_first_or_last_one(questdb_data: Path) -> None:

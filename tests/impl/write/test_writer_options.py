@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -36,6 +37,15 @@ from tornproof.impl.write.writer_options import BloomOptions, WriterOptions
 
 ROW_COUNT = 3_000
 BATCHES = (range(ROW_COUNT), range(ROW_COUNT, 2 * ROW_COUNT))
+
+
+@pytest.mark.parametrize("kind", [np.int16, np.int64, np.float32])
+def test_numbers_of_numpy_become_numbers_of_python(kind: Callable[[int], Any]) -> None:
+    blooms = BloomOptions(columns={"v": kind(1)})
+    assert type(blooms.columns["v"]) is (float if kind is np.float32 else int)
+    if kind is not np.float32:
+        options = WriterOptions(row_group_size_bytes_max=kind(20_000), encoding=EncodeOptions(level=kind(3)))
+        assert [type(options.row_group_size_bytes_max), type(options.encoding.level)] == [int, int]
 
 
 class Written:

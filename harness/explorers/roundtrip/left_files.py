@@ -5,15 +5,19 @@ Tables are made here, and each answer is written down beside its question.
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import functools
 import gc
 import itertools
+import os
 import struct
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path, PurePosixPath
+from types import SimpleNamespace
 from typing import Any
 
 from tornproof.harness.common.new_tables import new_table, new_table_of_rows
@@ -249,6 +253,9 @@ def _pinned() -> Iterator[Question]:
     ):
         found = functools.partial(_is_locked_where, location, substitute)
         yield Question("pins", f"whether a lock is granted on {words}", found, "StorageError")
+    for code in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EIO):
+        words = f"whether a lock is granted where the call for it fails by {errno.errorcode[code]}"
+        yield Question("pins", words, functools.partial(_is_locked_after, code), "StorageError")
     yield Question("pins", "whether a lock ends with a file that was forgotten", _is_free_again, [False, True])
     words = "whether a lock ends with its file, which was refused another one and is still mapped"
     yield Question("pins", words, _is_free_beside_a_mapping, [True, False, True])
@@ -265,6 +272,13 @@ def _is_pinned(reason: StorageReason, *, at_lock: bool = False) -> Any:
     storage = MemoryStorage()
     new_table_of_rows(storage, PATH, {"ts": "TIMESTAMP"}, TIMES)
     return outcome_of(found)
+
+
+def _is_locked_after(code: int) -> Any:
+    def fails(*_: object) -> int:
+        raise OSError(code, os.strerror(code))
+
+    return _is_locked_where(f"{REAL}_file:fcntl", SimpleNamespace(**{**vars(fcntl), "fcntl": fails}))
 
 
 def _is_locked_where(location: str, substitute: object) -> Any:

@@ -36,7 +36,7 @@ from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.chunk.duplicate_values import read_chunk_values, read_column_values
 from tornproof.impl.chunk.duplicates import ChunkForm
-from tornproof.impl.errors import CorruptError, TornproofError, UnsupportedError
+from tornproof.impl.errors import CorruptError, Problem, TornproofError, UnsupportedError
 from tornproof.impl.extension.encode import flatbuffer_of
 from tornproof.impl.extension.footer import read_file_footer
 from tornproof.impl.extension.point import with_extension
@@ -47,7 +47,7 @@ from tornproof.impl.migrate.json_rules import JsonError, parse_json
 from tornproof.impl.migrate.partition_migration import Converted, convert_partition
 from tornproof.impl.migrate.partition_publish import UNFINISHED_SUFFIX
 from tornproof.impl.migrate.plain_file import migrate_file
-from tornproof.impl.migrate.plan import Outcome
+from tornproof.impl.migrate.plan import Migration, Outcome, PartitionMigration
 from tornproof.impl.migrate.table_migration import TablePlan, migrate_table, plan_table, publish_output
 from tornproof.impl.parquet.footer import decode_footer
 from tornproof.impl.parquet.thrift import Field, Kind, Struct, struct_list, with_fields
@@ -130,6 +130,16 @@ def migrations_of_one() -> Iterator[Question]:
         words = f"metadata that are written where {there!r} is{', in a dry run' if dry_run else ''}"
         left = there if dry_run else b"same"
         yield Question("migrations", words, functools.partial(_put_out, there, dry_run=dry_run), (outcome, left))
+
+    for outcome in Outcome:
+        expected = {**dict.fromkeys(map(str, Outcome), 0), str(outcome): 2, "native": 1}
+        words = f"the counts of two partitions with problems that are {outcome}"
+        yield Question("migrations", words, functools.partial(_counts, outcome), expected)
+
+
+def _counts(outcome: Outcome) -> dict[str, int]:
+    damaged = PartitionMigration(name="day", outcome=outcome, token=0, problems=(Problem("_pm", "", 0, "", ""),))
+    return dict(Migration(path="", partitions=(damaged, damaged), native_count=1).counts())
 
 
 def _put_out(there: bytes | None, *, dry_run: bool) -> tuple[Outcome, bytes | None]:

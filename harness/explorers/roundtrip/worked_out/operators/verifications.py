@@ -7,6 +7,7 @@ import datetime
 import functools
 import io
 import itertools
+import json
 import re
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -65,6 +66,7 @@ from tornproof.impl.repair.kept import kept_name
 from tornproof.impl.repair.repair import repair_table
 from tornproof.impl.storage.interface import OpenMode, StorageReason
 from tornproof.impl.table.partition import PM_FILE
+from tornproof.impl.table.questdb_json import ids_in
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.txn.pins import PINS_FILE
 from tornproof.impl.verify.verify import NATIVE, LookedAt, PartitionReport, TableReport, verify_table
@@ -138,6 +140,9 @@ def verified() -> Iterator[Question]:
         found = functools.partial(_counts, limit, in_threads=in_threads)
         yield Question("verified", f"what is counted of {words}", found, (expected, True, (), 0))
         yield Question("verified", f"what there is to recover of {words}", functools.partial(_actions, limit), [])
+    columns = [{"column_type": 6, "column_top": 0, **more} for more in ({"id": 0}, {"id": -1}, {}, {"id": 7})]
+    ids = functools.partial(ids_in, json.dumps({"version": 1, "schema": columns}))
+    yield Question("verified", "the ids of columns in a JSON", ids, (0, None, None, 7))
     for count, wrong in ((0, 0), (1, 0), (1, 1), (3, 1)):
         words = f"what is counted and noted of indexes of which {count} were compared and {wrong} are wrong"
         found = functools.partial(_said_of_indexes, count, wrong)

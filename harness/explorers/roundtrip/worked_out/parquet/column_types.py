@@ -114,6 +114,9 @@ def types() -> Iterator[Question]:
             yield Question(
                 "type names", f"the name of the type {code}", functools.partial(names.type_name, code), shown
             )
+    for name, code in (("TIMESTAMP", 8), ("TIMESTAMP_NS", 8 | 1 << 18)):
+        found = functools.partial(names.type_name, code | 1 << 17)
+        yield Question("type names", f"the name of the designated {name}", found, name)
     for words in ("DECIMAL(18, 1)", "decimal( 18 , 1 )", "Decimal(18 ,1)"):
         found = functools.partial(names.type_code, words)
         yield Question("types", f"the type {words}", found, codes["DECIMAL(18,1)"])

@@ -77,7 +77,7 @@ def creations() -> Iterator[Question]:
     yield Question("creations", "a second creation of a table", _created_twice, "rejected, and the table is as it was")
     for name, is_right in (
         *((each, True) for each in ("a", "x" * 127, "größe", "_", "a b", "0", "[", "\x10", "\x1f")),
-        *((each, False) for each in ("", "x" * 128, "\ud800", *(f"a{each}" for each in NAMES_LACK))),
+        *((each, False) for each in ("", "x" * 128, "\ud800", "\na", *(f"a{each}" for each in NAMES_LACK))),
         *(("TS", False), ("Ts", False)),
     ):
         column = NewColumn(name=name, type=LONG)

@@ -237,6 +237,7 @@ def failed_controls() -> Iterator[str]:
         ("quick readers take all", quick, lambda data, *_: ({}, len(data)), "a quick reader takes it, and"),
         ("quick readers end at the start", quick, lambda *_: ({}, 0), "a quick reader ends at byte"),
         ("quick readers find nothing", quick, lambda data, *_: ({}, len(data)), "a quick reader finds"),
+        ("quick readers take false for true", "tornproof.impl.parquet.pages:TRUE", FALSE, "a quick reader finds"),
     )
     yield from not_noticed(quick_controls, problem_of, [each for each in members_cases() if each.table in QUICKLY_READ])
 

@@ -180,6 +180,12 @@ def test_the_document_and_the_page_say_what_was_found() -> None:
     ]
 
 
+def test_a_cell_is_in_the_column_of_its_model_in_whatever_order_models_were_explored() -> None:
+    text = markdown([*made(CDIR), *made(A, ())])
+    assert "| barriers | A | Cdir |" in text
+    assert f"| F1 F2 | {SAFE} | {UNSAFE} |" in text
+
+
 def test_the_page_on_guarantees_is_not_stale_where_one_barrier_is_missing(outcomes: list[Outcome]) -> None:
     page = PAGE.read_text(encoding="utf-8")
     lines = [line.strip("| ").split(" | ") for line in page.splitlines()]

@@ -15,6 +15,8 @@ from tornproof.harness.explorers.roundtrip.explorer import findings_of
 from tornproof.harness.explorers.roundtrip.parquet import packed_vectors
 from tornproof.harness.explorers.roundtrip.parquet.packed_vectors import (
     LOG_SIZES,
+    failed_controls,
+    packed,
     pages,
 )
 from tornproof.harness.explorers.roundtrip.parts import PACKED_VECTORS
@@ -61,6 +63,15 @@ def test_a_writer_that_loses_bits_is_noticed_and_its_findings_replay(of: str) ->
         assert findings and replayed(findings) == {Verdict.INVALID}
         assert all(each.sentence.startswith("A page with what we pack of values") for each in findings)
     assert replayed(findings) == {Verdict.VALID}
+
+
+@pytest.mark.parametrize(("of", "others"), [("alp", "i"), ("pfor", "f")])
+def test_what_we_pack_of_integers_does_not_stand_in_for_floats_nor_they_for_integers(
+    of: str, others: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = tuple(each for each in packed() if each.type[1] == others)
+    monkeypatch.setattr(packed_vectors, "packed", lambda: left)
+    assert [*failed_controls()] == [f"numbers of {of} take a bit less: not noticed"]
 
 
 @pytest.mark.nightly

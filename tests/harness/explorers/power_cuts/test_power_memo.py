@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
 from tornproof.harness.explorers.barriers.explorer import protocol_with
-from tornproof.harness.explorers.power_cuts.controls import failed_controls
+from tornproof.harness.explorers.power_cuts.controls import failed_controls, toy_case
 from tornproof.harness.explorers.power_cuts.examination import SAW, SESSION, Facts, Stage, commit_body, recovery_body
-from tornproof.harness.explorers.power_cuts.judge import recovered
+from tornproof.harness.explorers.power_cuts.judge import PowerJudge, recovered
 from tornproof.harness.explorers.power_cuts.known import Known, Read
 from tornproof.harness.explorers.power_cuts.memo import Examiner
 from tornproof.harness.explorers.power_cuts.trace import Traces
@@ -100,6 +100,19 @@ def test_a_disk_after_its_recovery_is_the_one_that_the_calls_of_the_recovery_lea
     monkeypatch.setattr("tornproof.harness.explorers.power_cuts.judge.recovered", compared)
     assert failed_controls((N_512, D)) == []
     assert min(kinds[True, False], kinds[False, True]) > 1_500 and kinds[True, True] > 100, kinds
+
+
+def test_a_judge_says_what_it_used_of_a_disk_that_it_knows_too() -> None:
+    case = toy_case(Toy())
+    judge = PowerJudge(case)
+    point = Traces(case).of(C_512).points[-1]
+    disk = next(iter(legal_disks(point.kernel, C_512, Limits(disk_count=1)))).disk
+    judge.judge(disk, point.bounds)
+    used, judge.used = judge.used, set()
+    judge.judge(disk, point.bounds)
+    judge.close()
+    # Of its recovery, and of a commit after it.
+    assert len(used) == 2 and judge.used == used
 
 
 def disk_of(**contents: bytes) -> Disk:

@@ -15,6 +15,7 @@ from toy_processes import world_of
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding
 from tornproof.harness.common.verdict import Finding
+from tornproof.harness.explorers.storage.calls import drawn
 from tornproof.harness.mutation.known import KNOWN, find_defect
 from tornproof.harness.mutation.replay import replay_planted
 from tornproof.harness.search.outcome import Outcomes
@@ -62,6 +63,12 @@ def traces(seed: int, run_count: int) -> list[str]:
     return hashes
 
 
+def drawn_calls(seed: int, run_count: int) -> list[str]:
+    """Return that many sequences of calls on a storage."""
+    generator = np.random.default_rng(seed)
+    return [repr(drawn(generator)) for _ in range(run_count)]
+
+
 def digest(hashes: list[str]) -> str:
     return hashlib.blake2b("".join(hashes).encode(), digest_size=16).hexdigest()
 
@@ -94,13 +101,13 @@ def replays(text: str) -> str:
 
 
 @pytest.mark.parametrize(("run_count", "hash_seeds"), [(6, ONE_HASH_SEED), nightly(1_000, HASH_SEEDS)])
-def test_many_runs_have_the_same_traces_whatever_a_process_hashes_by(
+def test_many_runs_draw_the_same_calls_and_have_the_same_traces_whatever_a_process_hashes_by(
     run_count: int, hash_seeds: tuple[str, ...]
 ) -> None:
     expected = traces(7, run_count)
     assert len(expected) == run_count and len(set(expected)) > run_count // 10
-    answers = in_processes(f"t.digest(t.traces(7, {run_count}))", hash_seeds)
-    assert answers == [digest(expected)] * len(hash_seeds)
+    both = f"t.digest(t.traces(7, {run_count}) + t.drawn_calls(7, {run_count}))"
+    assert in_processes(both, hash_seeds) == [digest(expected + drawn_calls(7, run_count))] * len(hash_seeds)
 
 
 def test_the_same_process_gives_the_same_traces_again_and_another_seed_gives_others() -> None:

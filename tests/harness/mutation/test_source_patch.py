@@ -160,6 +160,14 @@ def test_a_process_in_a_copy_has_the_change_and_its_mark_and_ours_has_not() -> N
     assert not copy.folder.exists()
 
 
+def test_a_copy_has_the_namesakes_of_the_changed_file_too() -> None:
+    patch = SourcePatch("harness/mutation/replay.py", 'FAULT = "fault"', 'FAULT = "other"')
+    with planted_copy(patch) as copy:
+        harness = copy.folder / PACKAGE.name / "harness"
+        assert (harness / "replay.py").samefile(str(PACKAGE / "harness" / "replay.py"))
+        assert not (harness / "mutation" / "replay.py").is_symlink()
+
+
 def test_a_copy_without_a_change_is_the_package_itself() -> None:
     with planted_copy(None) as copy:
         assert run(copy.environment, copy.python) == "('default',)" and not copy.mark.exists()

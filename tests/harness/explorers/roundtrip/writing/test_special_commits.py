@@ -16,6 +16,8 @@ from tornproof.harness.explorers.roundtrip.parts import SPECIAL_COMMITS
 from tornproof.harness.explorers.roundtrip.worked_out.question import problem_of
 from tornproof.harness.explorers.roundtrip.writing import special_commits as module
 from tornproof.harness.explorers.roundtrip.writing.special_commits import CHANGE, failed_controls, special_commits
+from tornproof.impl.layout.txn import SymbolCount
+from tornproof.impl.write.new_symbols import Dictionaries
 
 
 def as_doubles(comparable: Callable[[pa.ChunkedArray], pa.Array]) -> Callable[[pa.ChunkedArray], pa.Array]:
@@ -46,6 +48,20 @@ def test_what_a_writer_does_otherwise_is_found_and_replays(
 def test_a_blind_look_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "problem_of", lambda _: None)
     assert len([*failed_controls()]) == 3
+
+
+def test_a_writer_that_miscounts_symbols_only_where_there_were_some_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = Dictionaries._count
+
+    def miscounted(dictionaries: Dictionaries, name: str, before: SymbolCount) -> SymbolCount:
+        after = count(dictionaries, name, before)
+        return after.changed(count=after.count - (0 < before.count < after.count))
+
+    monkeypatch.setattr(Dictionaries, "_count", miscounted)
+    of_symbols = [each for each in special_commits() if each.kind == "symbols"]
+    assert [each.name for each in of_symbols if problem_of(each)] == [
+        "the counts of symbols after 2 commits of several"
+    ]
 
 
 def test_a_commit_is_streamed_or_written_at_once_as_is_said_and_again_where_its_filters_are_too_large() -> None:

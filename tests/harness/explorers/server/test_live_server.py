@@ -133,6 +133,12 @@ def test_a_server_that_stops_answering_gives_no_verdict_and_its_tables_are_named
     assert "left on the server: tornproof_check_3_0_wal, " in result.phase.note
 
 
+def test_a_round_goes_on_to_its_end_with_a_server_that_died_by_itself_and_was_started_again() -> None:
+    phase = explored(FakeServer(Defect.DIES), replace(SMALL, kills=0)).phase
+    assert phase.counts["deaths"] == 1 and phase.bound.startswith("1 of 1 round")
+    assert phase.counts["commits"] == TABLES * SMALL.writers * SMALL.commits
+
+
 def test_a_history_that_cannot_be_judged_gives_no_verdict_although_another_one_is_longer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

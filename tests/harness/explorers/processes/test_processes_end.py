@@ -5,13 +5,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from tornproof.harness.common.history import EventKind, HistoryWriter, decode_file
 from tornproof.harness.explorers.processes.expected import ExpectedVersion, Operation, new_rows
 from tornproof.harness.explorers.processes.explorer import _what_is_left
 from tornproof.harness.explorers.processes.run import Outcome
-from tornproof.harness.explorers.processes.start import Start, prepare_table
+from tornproof.harness.explorers.processes.start import NEW_TARGET_COUNT, Start, _form, prepare_table
+from tornproof.impl.layout.txn import PARQUET_FORMAT
+from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.table.table import open_table
 from tornproof.impl.write.table_writer import open_writer
 
 ROWS = Operation(attempt=0, rows=((0, 5), (1, 3)))
@@ -30,6 +34,26 @@ def expected(start: Start) -> ExpectedVersion:
             writer.write(rows)
         writer.commit()
     return start.expected.after(ROWS, start.form)
+
+
+@pytest.mark.parametrize("native", [None, 0, 1])
+def test_new_partitions_are_kept_wherever_a_native_one_is(
+    native: int | None, start: Start, expected: ExpectedVersion
+) -> None:
+    table = open_table(OperatingSystemStorage(), start.table_path)
+    snapshot = open_snapshot(table)
+    partitions = [
+        structs.replace(each, flags=PARQUET_FORMAT.put(each.flags, number != native))
+        for number, each in enumerate(snapshot.transaction.partitions)
+    ]
+    transaction = structs.replace(snapshot.transaction, partitions=tuple(partitions))
+    new = [
+        target
+        for target in _form(table, structs.replace(snapshot, transaction=transaction)).targets
+        if target.start > partitions[-1].timestamp
+    ]
+    assert len(partitions) == 2
+    assert [target.is_kept for target in new] == [native is not None] * NEW_TARGET_COUNT
 
 
 @pytest.fixture

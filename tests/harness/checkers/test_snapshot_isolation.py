@@ -509,6 +509,14 @@ def test_neither_names_of_processes_nor_the_order_of_rows_decide_what_was_first_
         assert (verdict_of(others), slow_verdict(others)) == (expected, Verdict.VALID)
 
 
+def test_a_death_is_that_of_its_reader_in_whatever_order_readers_appear() -> None:
+    reads = {name: f"{name} reads\n {name} sees 0 a" for name in "pqr"}
+    reads["q"] = f"q reads\n q killed\n {reads['q']}"
+    for order in itertools.permutations(reads):
+        events = history("\n".join(["w recovers 0 a", *map(reads.__getitem__, order)]))
+        assert verdict_of(events).verdict is slow_verdict(events) is Verdict.VALID
+
+
 def test_times_and_versions_at_the_ends_of_their_range_change_no_judgement() -> None:
     """A version of 2^63 - 1 that was seen was unknown to the judge."""
     cases = small_cases(120)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import struct
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
@@ -63,7 +64,7 @@ def _parts_of(value: Any) -> Iterator[bytes]:
     if isinstance(value, bytes):
         yield value
     elif value is None or isinstance(
-        value, str | int | float | np.generic | Fraction | Decimal | pa.DataType | pa.Field | type
+        value, str | int | float | np.generic | np.dtype | Fraction | Decimal | pa.DataType | pa.Field | type
     ):
         yield str(value).encode("utf-8", "surrogatepass")
     elif isinstance(value, Enum):
@@ -96,6 +97,10 @@ def _members_of(value: Any) -> Iterable[Any]:
         return (getattr(value, field.name) for field in dataclasses.fields(value))
     if isinstance(value, msgspec.Struct):
         return (getattr(value, name) for name in value.__struct_fields__)
+    if isinstance(value, struct.Struct):
+        return (value.format,)
+    if isinstance(value, BaseException):
+        return value.args, vars(value)
     if isinstance(value, MemoryStorage):
         return (value.image(),)
     if isinstance(value, DiskImage):

@@ -1,5 +1,6 @@
 """Each part alone finds nothing in what is right, and notices its controls; a whole check says so of all together."""
 
+import struct
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -26,6 +27,7 @@ from tornproof.harness.replay import replay_finding
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import CallKind
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.impl.errors import CorruptError
 from tornproof.impl.parquet.encode_options import EncodeOptions
 
 
@@ -65,6 +67,8 @@ SUMMED = {
     "options": EncodeOptions(),
     "storage": storage_with(b"1"),
     "module": explorer,
+    "packer": struct.Struct("<q"),
+    "error": CorruptError("_pm", "NUM_ROWS", 8, 1, 2),
 }
 
 
@@ -74,7 +78,8 @@ SUMMED = {
         *(("bytes", b"\x00\x02"), ("text", "b"), ("number", 2), ("number", True), ("set", frozenset({"a", "c"}))),
         *(("rows", pa.table({"a": [1, 3]})), ("rows", pa.table({"b": [1, 2]})), ("rows", pa.array([1, 2]))),
         *(("decimal", Decimal("1.50")), ("options", EncodeOptions(statistics=False)), ("storage", storage_with(b"2"))),
-        ("module", roundtrip_page),
+        *(("module", roundtrip_page), ("packer", struct.Struct("<i"))),
+        ("error", CorruptError("_pm", "NUM_ROWS", 8, 1, 3)),
     ],
 )
 def test_a_question_of_which_anything_is_changed_has_another_checksum(of: str, other: object) -> None:

@@ -17,7 +17,7 @@ from tornproof.harness.counterexamples.log import DecisionLog, PowerCut, moved_t
 from tornproof.harness.counterexamples.moves import from_schedule
 from tornproof.harness.counterexamples.run import Replayer, Signature, run_log
 from tornproof.harness.counterexamples.shrink import NotReproducedError, StepRecorder, shrink
-from tornproof.harness.counterexamples.smaller import Candidate, with_fewer_readers
+from tornproof.harness.counterexamples.smaller import Candidate, with_fewer_readers, without_crash
 from tornproof.harness.simulator.persistence.models import C_8, C_512, B, Model
 from tornproof.harness.simulator.process.case import Readers
 from tornproof.harness.simulator.process.observer import Property, Violation
@@ -108,6 +108,20 @@ def test_without_a_reader_switches_to_it_go_to_the_process_it_switched_to_and_la
         "writer@commit 0: rename new #1 -> reader 1\n"
         "reader 1@read 2: read state #1 -> writer"
     )
+
+
+def test_without_a_crash_the_processes_of_both_sessions_are_the_writer_and_readers_of_one() -> None:
+    log = DecisionLog.parse(
+        "writer@open: look at new #1 -> reader 2\n"
+        "reader 2@read 1: read state #1 -> writer\n"
+        "writer@commit 0: rename new #1 is killed\n"
+        "writer.2@commit 1: rename new #1 -> reader 2.2"
+    )
+    assert {str(each.log) for each in without_crash(Candidate(toy_case(Toy(), **READERS), log))} == {
+        "writer@open: look at new #1 -> reader 2\n"
+        "reader 2@read 1: read state #1 -> writer\n"
+        "writer@commit 1: rename new #1 -> reader 2"
+    }
 
 
 def test_a_crash_that_nothing_needs_is_left_out() -> None:

@@ -1,6 +1,6 @@
 """The controls of the damage explorer pass on sound tables, and fail when the check that they need is removed."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -11,15 +11,17 @@ import table_builder as tb
 
 from tornproof.harness.check import capture_table
 from tornproof.harness.common.patch import replaced
+from tornproof.harness.explorers.corruption.blocks import BLOCK_BYTES, WORD_BYTES, Contents, zeroed
 from tornproof.harness.explorers.corruption.catalogue import listed
 from tornproof.harness.explorers.corruption.controls import (
     KINDS,
     blind_to_contradictions,
     failed_controls,
+    failed_controls_of_injectors,
     failed_controls_of_kinds,
 )
 from tornproof.harness.explorers.corruption.judge import Judge, Outcome
-from tornproof.harness.explorers.corruption.plan import Cut, Kind
+from tornproof.harness.explorers.corruption.plan import Cut, Kind, Overwrite
 from tornproof.harness.systems.workload import MADE_PATH, made_image
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.types.questdb import TypeTag
@@ -39,6 +41,17 @@ def test_a_control_of_a_kind_fails_when_no_reader_is_blind(kind: Kind, made: Jud
     with replaced("tornproof.harness.explorers.corruption.controls:blind_to_contradictions", nullcontext):
         failures = failed_controls_of_kinds(made)
     assert [kind.value in failure for failure in failures].count(True) == 1
+
+
+@pytest.mark.parametrize("left_out", [WORD_BYTES, *BLOCK_BYTES])
+def test_a_size_of_which_no_block_is_zeroed_is_named_alone(left_out: int) -> None:
+    assert failed_controls_of_injectors() == []
+
+    def some_zeroed(contents: Contents, file: str, sizes: Sequence[int], blocks_max: int) -> Iterator[Overwrite]:
+        return zeroed(contents, file, [size for size in sizes if size != left_out], blocks_max)
+
+    with replaced("tornproof.harness.explorers.corruption.controls:zeroed", some_zeroed):
+        assert failed_controls_of_injectors() == [f"not every block of {left_out} bytes is zeroed"]
 
 
 def test_blindness_ends(made: Judge) -> None:

@@ -24,7 +24,7 @@ from tornproof.harness.explorers.roundtrip.parts import PARTS
 from tornproof.harness.explorers.schedules import points as schedule_points
 from tornproof.harness.explorers.simulated_phases import CUT, GivenSettings, simulate, simulated
 from tornproof.harness.parallel.tasks import Exploration, Outcome, Results, explore_here
-from tornproof.harness.parallel.workers import Task
+from tornproof.harness.parallel.workers import Task, Worker
 from tornproof.harness.replay import replay_finding
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.process.case import Readers
@@ -320,3 +320,9 @@ def test_a_test_case_that_cannot_be_made_is_a_finding_that_replays(
         other = replace(finding, evidence={**finding.evidence, MAKING: "another error"})
         assert replay_finding(other, image, path) is Verdict.UNKNOWN
     assert replay_finding(finding, image, path) is Verdict.VALID
+
+
+def test_the_explorer_of_processes_ends_when_the_time_is_over(tmp_path: Path) -> None:
+    question = CheckQuestion(image=TABLE.image(), path="/table", has_table=True, bounds=SMALLEST)
+    phase = check._processes_phase(Worker(question=question, scratch=tmp_path, has_time=calls_at_most(0)))
+    assert phase.explored == 0 and "the time was over before" in phase.note

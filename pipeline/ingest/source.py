@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib
+import itertools
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -32,6 +33,15 @@ SAMPLE_BLOCK_BYTES = 1 << 20
 
 class SourceUnreadableError(TornproofError):
     """A source is missing, cannot be read, or changed between two reads."""
+
+
+class DamagedMemberError(SourceUnreadableError):
+    """A gzip member's data or its check is wrong, so that none of its text is known to be right."""
+
+    def __init__(self, number: int, message: str) -> None:
+        """Members before this one are sound; the first one has the number 0."""
+        super().__init__(message)
+        self.number = number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,14 +122,20 @@ def sample_frames(paths: Sequence[str], line_count: int) -> Iterator[dict[str, A
     """Yield the objects among the first lines of files spread evenly over all; raises SourceUnreadableError."""
     step = -(-len(paths) // SAMPLE_FILES_MAX)
     for path in paths[::step]:
-        lines = Lines(path, block_bytes=SAMPLE_BLOCK_BYTES)
-        for block in lines:
-            if isinstance(block, Block):
-                # What follows the end of the last line is no line.
-                texts = block.text.removesuffix(b"\n").split(b"\n")
-                yield from _frames(texts[: line_count + 1 - block.first_line])
-            if lines.line_count >= line_count:
-                break
+        try:
+            yield from _first_frames(Lines(path, block_bytes=SAMPLE_BLOCK_BYTES), line_count)
+        except DamagedMemberError as damage:
+            yield from _first_frames(Lines(path, block_bytes=SAMPLE_BLOCK_BYTES, damage=damage), line_count)
+
+
+def _first_frames(lines: Lines, line_count: int) -> Iterator[dict[str, Any]]:
+    for block in lines:
+        if isinstance(block, Block):
+            # What follows the end of the last line is no line.
+            texts = block.text.removesuffix(b"\n").split(b"\n")
+            yield from _frames(texts[: line_count + 1 - block.first_line])
+        if lines.line_count >= line_count:
+            break
 
 
 def _frames(lines: Sequence[bytes]) -> Iterator[dict[str, Any]]:
@@ -167,9 +183,13 @@ def opened(path: str | Location) -> Any:
 class Lines:
     """The blocks of a file; `digest` is that of its bytes once all are read, `line_count` the lines read so far."""
 
-    def __init__(self, path: str | Location, *, block_bytes: int = BLOCK_BYTES) -> None:
+    def __init__(
+        self, path: str | Location, *, block_bytes: int = BLOCK_BYTES, damage: DamagedMemberError | None = None
+    ) -> None:
+        """Begin to read a file, of which an earlier reading may have found the `damage`."""
         self._path = path
         self._block_bytes = block_bytes
+        self._damage = damage
         self._digest = hashlib.blake2b(digest_size=32)
         self.line_count = 0
 
@@ -181,7 +201,8 @@ class Lines:
     def __iter__(self) -> Iterator[Block | Reject]:
         """Yield blocks, and rejects for lines that are too long and for the rest of a damaged gzip file.
 
-        Memory is bounded by a block and the longest line allowed; raises SourceUnreadableError.
+        Memory is bounded by a block and the longest line allowed; raises SourceUnreadableError, and DamagedMemberError
+        where blocks may hold text of a damaged member: with this `damage`, other Lines end before that member.
         """
         rest, dropped, damage = b"", 0, ""
         with opened(self._path) as file:
@@ -255,7 +276,11 @@ class Lines:
 
     def _inflated(self, file: Any, raw: bytes) -> Iterator[bytes]:
         library = _inflater()
-        while raw:
+        for number in itertools.count():
+            if not raw:
+                return
+            if self._damage and number == self._damage.number:
+                raise _DamagedError(str(self._damage))
             if not raw.startswith(GZIP_MAGIC[: len(raw)]):
                 raise _DamagedError("followed by bytes that are not gzip")
             member = library.decompressobj(GZIP_WINDOW_BITS)
@@ -263,7 +288,7 @@ class Lines:
                 try:
                     part = member.decompress(raw, self._block_bytes)
                 except library.error as error:
-                    raise _DamagedError(str(error)) from error
+                    raise DamagedMemberError(number, f"nothing of gzip member {number + 1} counts: {error}") from error
                 yield part
                 if member.eof:
                     break
@@ -285,7 +310,7 @@ class Lines:
 
 
 class _DamagedError(Exception):
-    """The gzip data is not what gzip writes."""
+    """The gzip data ends where it must not, goes on as something else, or is known to be damaged from here on."""
 
 
 def _inflater() -> Any:

@@ -23,7 +23,7 @@ from tornproof.impl.write.incoming_rows import in_time_order, portions, timestam
 from tornproof.pipeline.files import Location
 from tornproof.pipeline.ingest.lines import LineReader, Taken
 from tornproof.pipeline.ingest.schema import ArchiveSchema
-from tornproof.pipeline.ingest.source import Lines, Reject, SourceUnreadableError
+from tornproof.pipeline.ingest.source import DamagedMemberError, Lines, Reject, SourceUnreadableError
 
 SORTED_BYTES = 64 << 20
 """This many bytes of rows are sorted at once; everything else in a reading task is smaller."""
@@ -66,7 +66,14 @@ class Reading:
 
         `attempt` is in the names of its files, so that several attempts do not conflict.
         """
-        path, lines, reader = str(source), Lines(source), LineReader(self.schema)
+        try:
+            return self._read(source, Lines(source), digest, attempt)
+        except DamagedMemberError as damage:
+            # What was taken of the member before its check was known is left behind.
+            return self._read(source, Lines(source, damage=damage), digest, f"{attempt}-again")
+
+    def _read(self, source: Location, lines: Lines, digest: str, attempt: str) -> SourceLines:
+        path, reader = str(source), LineReader(self.schema)
         counts: Counter[str] = Counter()
         row_count = blank_count = 0
         with _Spool(self, attempt) as spool:

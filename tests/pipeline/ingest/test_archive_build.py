@@ -1,8 +1,10 @@
 """From lines to sorted runs, from runs to row groups of so many bytes, from row groups to files of a partition."""
 
+import gzip
 import itertools
 import json
 import random
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ from tornproof.pipeline.ingest import spill as archive_spool
 from tornproof.pipeline.ingest.build import BuildTask, build_partition, row_groups
 from tornproof.pipeline.ingest.job import grown_in_place
 from tornproof.pipeline.ingest.schema import TYPES, ArchiveColumn, ArchiveSchema
-from tornproof.pipeline.ingest.source import SourceUnreadableError, digest_of
+from tornproof.pipeline.ingest.source import Lines, SourceUnreadableError, digest_of
 from tornproof.pipeline.ingest.spill import Reading, Run, SortedRuns, SourceLines, by_partition
 
 HOUR = 3_600_000_000
@@ -113,6 +115,20 @@ def test_a_file_that_changes_between_two_looks_is_rejected(tmp_path: Path) -> No
     reading = Reading(schema=SCHEMA, partition_by=PartitionBy.HOUR, directory=None)
     with pytest.raises(SourceUnreadableError, match="changed while it was read"):
         reading.read(location_of(path), "another digest", "0")
+
+
+def test_rows_of_a_damaged_gzip_member_are_in_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that no source had were committed, because they were spooled before the member's check was read."""
+    monkeypatch.setattr(archive_spool, "SORTED_BYTES", 1)
+    monkeypatch.setattr(archive_spool, "Lines", partial(Lines, block_bytes=100))
+    sound, damaged = (gzip.compress(b"".join(frame(START, n) for n in range(end))) for end in (5, 3000))
+    source = read(tmp_path, sound + damaged[:-8] + bytes(8))
+    assert (source.row_count, source.line_count) == (5, 6)
+    assert source.reject_counts == {"damaged or truncated gzip": 1}
+    (rejected,) = Path(source.rejects_path).read_text().splitlines()
+    assert json.loads(rejected)["line"] == 6
+    (runs,) = by_partition([source]).values()
+    assert [row["n"] for rows in sorted_rows(list(runs), 100) for row in rows.to_pylist()] == [0, 1, 2, 3, 4]
 
 
 def test_a_spool_file_with_other_rows_than_were_written_is_rejected(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from tornproof.pipeline.ingest import source as archive_source
 from tornproof.pipeline.ingest import values as archive_values
 from tornproof.pipeline.ingest.source import (
     Block,
+    DamagedMemberError,
     Lines,
     Reject,
     SourceUnreadableError,
@@ -27,7 +28,13 @@ MARK = b"\xef\xbb\xbf"
 
 def read(path: Path, block_bytes: int = 1000) -> tuple[bytes, list[Reject], int]:
     """Return the text of all blocks, the rejects and the number of lines; blocks must follow each other."""
-    lines = Lines(str(path), block_bytes=block_bytes)
+    try:
+        return read_lines(path, Lines(str(path), block_bytes=block_bytes))
+    except DamagedMemberError as damage:
+        return read_lines(path, Lines(str(path), block_bytes=block_bytes, damage=damage))
+
+
+def read_lines(path: Path, lines: Lines) -> tuple[bytes, list[Reject], int]:
     text, rejects, following = b"", [], 1
     for piece in lines:
         if isinstance(piece, Block):
@@ -83,6 +90,25 @@ def test_damage_and_foreign_bytes_behind_gzip_are_one_reject(tmp_path: Path) -> 
     for damaged in (content[:-8] + bytes(8), content + b"not gzip", content + b"\x1f", content[:200] + bytes(400)):
         text, (reject,), _ = read(written(tmp_path / "damaged.gz", damaged), 100)
         assert TEXT.startswith(text) and reject.reason is Reason.BAD_GZIP and reject.detail
+
+
+@pytest.mark.parametrize("block_bytes", [100, 1 << 20])
+@pytest.mark.parametrize("place", [-1, -6, -2000], ids=["length", "check", "data"])
+def test_of_a_damaged_gzip_member_nothing_counts_and_members_before_it_stay(
+    tmp_path: Path, place: int, block_bytes: int
+) -> None:
+    """Lines that no source had were rows in a large file, because its check came last, and a small one lost all."""
+    first, second = TEXT[:999], TEXT[999:]
+    last = bytearray(gzip.compress(second))
+    last[place] ^= 1
+    content = gzip.compress(first) + bytes(last) + gzip.compress(TEXT)
+    text, (reject,), count = read(written(tmp_path / "frames.gz", content), block_bytes)
+    whole = first[: first.rfind(b"\n") + 1]
+    assert (text, count) == (whole, whole.count(b"\n") + 1)
+    assert (reject.line, reject.raw) == (count, first[len(whole) :])
+    assert reject.detail.startswith("nothing of gzip member 2 counts: ")
+    numbers = [sample["line"] for sample in sample_frames([str(tmp_path / "frames.gz")], 10_000)]
+    assert max(numbers) == whole.count(b"\n")
 
 
 def test_without_the_fast_library_the_standard_one_reads_the_same(

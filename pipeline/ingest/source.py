@@ -149,7 +149,7 @@ def digest_of(path: str | Location) -> str:
     """Return the digest of a file's content; raises SourceUnreadableError."""
     digest = hashlib.blake2b(digest_size=32)
     with opened(path) as file:
-        for chunk in iter(lambda: file.read(READ_BYTES), b""):
+        for chunk in iter(lambda: _read(file, path, READ_BYTES), b""):
             digest.update(chunk)
     return digest.hexdigest()
 
@@ -178,6 +178,15 @@ def opened(path: str | Location) -> Any:
         return place.local.open("rb")
     except OSError as error:
         raise SourceUnreadableError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+def _read(file: Any, path: str | Location, size_bytes: int) -> bytes:
+    """Return the next bytes of a file; raises SourceUnreadableError."""
+    try:
+        raw: bytes = file.read(size_bytes)
+    except OSError as error:
+        raise SourceUnreadableError(f"{path}: cannot be read: {error.strerror or error}") from error
+    return raw
 
 
 class Lines:
@@ -301,10 +310,7 @@ class Lines:
                 raw = more.lstrip(b"\0")
 
     def _read(self, file: Any, size_bytes: int) -> bytes:
-        try:
-            raw: bytes = file.read(size_bytes)
-        except OSError as error:
-            raise SourceUnreadableError(f"{self._path}: cannot be read: {error.strerror or error}") from error
+        raw = _read(file, self._path, size_bytes)
         self._digest.update(raw)
         return raw
 

@@ -1,6 +1,8 @@
 """Blocks of whole lines from files: plain, gzipped, gzipped in members, cut off, damaged, with lines of any length."""
 
+import errno
 import gzip
+import io
 import os
 import zlib
 from pathlib import Path
@@ -233,3 +235,16 @@ def test_what_cannot_be_a_source_is_rejected_in_words(tmp_path: Path) -> None:
             find_sources([str(path)])
     with pytest.raises(SourceUnreadableError, match="cannot be read"):
         digest_of(str(tmp_path / "empty"))
+
+
+def test_a_source_whose_bytes_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that failed while a file was hashed ended the run in an error of the system without the file's name."""
+
+    class Failing(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(archive_source, "opened", lambda path: Failing())
+    for reading in (digest_of, lambda path: list(Lines(path))):
+        with pytest.raises(SourceUnreadableError, match=r"^a\.jsonl: cannot be read: Input/output error$"):
+            reading("a.jsonl")

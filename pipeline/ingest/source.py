@@ -74,11 +74,11 @@ def find_sources(paths: Sequence[str], *, outside: Sequence[str] = ()) -> tuple[
         place = location_of(given).absolute()
         with _unreadable():
             size_bytes = place.size_bytes()
+            if place.is_local and size_bytes is not None and not (place.local.is_file() or place.local.is_dir()):
+                raise SourceUnreadableError(f"{given}: is no regular file")
             # Of a bucket that is not there, listing it says so.
             below = place.files_below() if size_bytes == -1 or (size_bytes is None and not place.is_local) else []
         if size_bytes is not None and size_bytes >= 0:
-            if place.is_local and not place.local.is_file():
-                raise SourceUnreadableError(f"{given}: is no regular file")
             found.append(place)
             continue
         if size_bytes is None:

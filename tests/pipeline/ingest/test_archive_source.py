@@ -237,6 +237,14 @@ def test_what_cannot_be_a_source_is_rejected_in_words(tmp_path: Path) -> None:
         digest_of(str(tmp_path / "empty"))
 
 
+def test_a_pipe_is_no_regular_file(tmp_path: Path) -> None:
+    """It was listed as if it were a directory, and the message was that it is none."""
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    for given in (f"{tmp_path}/pipe.jsonl", os.devnull):
+        with pytest.raises(SourceUnreadableError, match=f"^{given}: is no regular file$"):
+            find_sources([given])
+
+
 def test_a_source_whose_bytes_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk that failed while a file was hashed ended the run in an error of the system without the file's name."""
 

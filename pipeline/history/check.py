@@ -39,7 +39,7 @@ from tornproof.harness.checkers.snapshot_isolation import (
 )
 from tornproof.harness.checkers.timeline import Timeline, timeline_of
 from tornproof.pipeline.files import Location, location_of
-from tornproof.pipeline.history.events import Slice, plan_slices, read_slice
+from tornproof.pipeline.history.events import Slice, UnreadableEventsError, plan_slices, read_slice
 from tornproof.pipeline.history.frame import events_frame, write_sorted
 from tornproof.pipeline.spark.session import slot_count
 from tornproof.pipeline.spark.tasks import merge_each, run_each
@@ -177,9 +177,9 @@ def _scan_slice(slices: Sequence[Slice], number: int) -> pa.Table:
 
 
 def reason_of(error: Exception) -> str:
-    """Return the reason for UNKNOWN after an exception of the checker."""
-    is_malformed = isinstance(error, MalformedHistoryError)
-    return str(error) if is_malformed else f"the checker failed: {type(error).__name__}: {error}"
+    """Return the reason for UNKNOWN after an exception of the checker, which bad events are no failure of."""
+    is_of_events = isinstance(error, MalformedHistoryError | UnreadableEventsError)
+    return str(error) if is_of_events else f"the checker failed: {type(error).__name__}: {error}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any, TypeAlias
@@ -190,13 +191,8 @@ def plan_slices(files: Sequence[Location], slice_events: int) -> tuple[list[Slic
 
 def events_metadata(file: Location) -> pq.FileMetaData:
     """Return the metadata of a Parquet file of events; raises UnreadableEventsError."""
-    try:
-        with pq.ParquetFile(file.open_for_reading(mapped=True)) as parquet:
-            metadata, schema = parquet.metadata, parquet.schema_arrow
-    except (pa.ArrowException, OSError) as error:
-        raise UnreadableEventsError(f"{file}: is not a readable Parquet file: {error}") from error
-    except StorageError as error:
-        raise UnreadableEventsError(str(error)) from error
+    with _opened(file) as parquet:
+        metadata, schema = parquet.metadata, parquet.schema_arrow
     for name in NAMES:
         index = schema.get_field_index(name)
         if index < 0:
@@ -208,8 +204,20 @@ def events_metadata(file: Location) -> pq.FileMetaData:
     return metadata
 
 
+@contextmanager
+def _opened(file: Location, dictionaries: Sequence[str] = ()) -> Iterator[pq.ParquetFile]:
+    """Open a Parquet file; raises UnreadableEventsError, also for what is found while it is open."""
+    try:
+        with pq.ParquetFile(file.open_for_reading(mapped=True), read_dictionary=list(dictionaries)) as parquet:
+            yield parquet
+    except (pa.ArrowException, OSError) as error:
+        raise UnreadableEventsError(f"{file}: is not a readable Parquet file: {error}") from error
+    except StorageError as error:
+        raise UnreadableEventsError(str(error)) from error
+
+
 def read_slice(row_groups: Slice) -> pa.Table:
-    """Return the events of a slice, with texts dictionary-encoded."""
+    """Return the events of a slice, with texts dictionary-encoded; raises UnreadableEventsError."""
     return pa.concat_tables(_row_groups(row_groups, NAMES, TEXTS)).select(NAMES)
 
 
@@ -217,7 +225,7 @@ def _row_groups(row_groups: Slice, names: Sequence[str], dictionaries: Sequence[
     """Return the columns that there are of some names; a file is opened once."""
     tables = []
     for file, own in itertools.groupby(row_groups, key=lambda each: each[0]):
-        with pq.ParquetFile(file.open_for_reading(mapped=True), read_dictionary=list(dictionaries)) as parquet:
+        with _opened(file, dictionaries) as parquet:
             there = [name for name in names if name in parquet.schema_arrow.names]
             tables += [parquet.read_row_group(index, columns=there, use_threads=False) for _, index in own]
     return tables
@@ -233,7 +241,7 @@ def read_with_keys(
 ) -> pa.Table:
     """Return the events of a slice with key columns, of which those in names of directories are in `below`.
 
-    Keys are in the types of Spark, after those that all files have in common.
+    Keys are in the types of Spark, after those that all files have in common. Raises UnreadableEventsError.
     """
     schema = pa.schema([*EVENT_SCHEMA, *keys.items()])
     target = schema_with_keys(keys)

@@ -24,8 +24,8 @@ from tornproof.harness.common.verdict import Verdict
 from tornproof.impl.errors import UsageError
 from tornproof.pipeline.files import Location
 from tornproof.pipeline.history import groups, job, sql
-from tornproof.pipeline.history.check import Terms, check_files
-from tornproof.pipeline.history.events import UnreadableEventsError, plan_slices, read_with_keys
+from tornproof.pipeline.history.check import Terms, check_files, reason_of
+from tornproof.pipeline.history.events import UnreadableEventsError, plan_slices, read_slice, read_with_keys
 from tornproof.pipeline.history.frame import events_frame
 from tornproof.pipeline.history.groups import by_history, name_by
 from tornproof.pipeline.history.job import ONLY, Comparison, check_dataset, open_dataset
@@ -471,11 +471,29 @@ def test_keys_that_cannot_be_told_apart_are_rejected_in_words(
         keys_of(tmp_path, files)
 
 
-def test_what_a_worker_cannot_read_is_unknown(spark: SparkSession, tmp_path: Path) -> None:
-    path = write(correct_history(7), tmp_path / "events.parquet", order="process", rows=100)
+def with_damaged_pages(directory: Path) -> Path:
+    path = write(correct_history(7), directory / "events.parquet", order="process", rows=100)
     content = bytearray(path.read_bytes())
     content[4:400] = bytes(396)
     path.write_bytes(content)
-    report = check_dataset(spark, open_dataset([path]), terms=TERMS)
-    assert report.verdict is Verdict.UNKNOWN
-    assert report.judgements[ONLY].reason.startswith("the checker failed: ")
+    return path
+
+
+def test_a_file_with_damaged_pages_is_named(tmp_path: Path) -> None:
+    """The reason for UNKNOWN was an error of Arrow that named no file, and was called a failure of the checker."""
+    path = with_damaged_pages(tmp_path)
+    (slice_,), _ = plan_slices([Location(str(path))], 1_000)
+    for read in (read_slice, lambda row_groups: read_with_keys(row_groups, {}, {})):
+        with pytest.raises(UnreadableEventsError, match=f"^{path}: is not a readable Parquet file: ") as caught:
+            read(slice_)
+        assert reason_of(caught.value) == str(caught.value)
+
+
+def test_what_a_worker_cannot_read_is_unknown(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "run=1").mkdir()
+    path = with_damaged_pages(tmp_path / "run=1")
+    for given, reason in ((path, ""), (tmp_path, "the job failed: PythonException: ")):
+        report = check_dataset(spark, open_dataset([given]), terms=TERMS)
+        assert report.verdict is Verdict.UNKNOWN
+        words = f"{path}: is not a readable Parquet file: "
+        assert report.judgements[ONLY].reason.startswith(reason) and words in report.judgements[ONLY].reason

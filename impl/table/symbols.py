@@ -102,16 +102,22 @@ def mark_null(storage: Storage, table: Table, transaction: Transaction, column: 
         file.fdatasync()
 
 
+def counted_symbol_columns(table: Table, transaction: Transaction) -> list[TableColumn]:
+    """Return the symbol columns in writer order; raises CorruptError unless the version has a count for each."""
+    symbols = symbol_columns(table)
+    if len(symbols) != len(transaction.symbol_counts):
+        expected = f"{len(symbols)}, the symbol columns in {META_FILE}"
+        raise CorruptError(TXN_FILE, "SYMBOL_COLUMN_COUNT", None, expected, len(transaction.symbol_counts))
+    return symbols
+
+
 def read_table_symbols(table: Table, transaction: Transaction) -> Mapping[str, SymbolTable]:
     """Return the dictionaries of the symbol columns by column name, without dropped columns.
 
     `transaction` is the committed version, with a count for each of them, in writer order. Raises CorruptError,
     UnsupportedError, StorageError.
     """
-    symbols = symbol_columns(table)
-    if len(symbols) != len(transaction.symbol_counts):
-        expected = f"{len(symbols)}, the symbol columns in {META_FILE}"
-        raise CorruptError(TXN_FILE, "SYMBOL_COLUMN_COUNT", None, expected, len(transaction.symbol_counts))
+    symbols = counted_symbol_columns(table, transaction)
     if not symbols:
         return {}
     path, version = f"{table.path}/{CV_FILE}", transaction.record.column_version

@@ -33,10 +33,10 @@ from tornproof.impl.table.symbol_index import (
 )
 from tornproof.impl.table.symbols import (
     SymbolTable,
+    counted_symbol_columns,
     dictionary_paths,
     read_offsets_header,
     read_table_symbols,
-    symbol_columns,
 )
 from tornproof.impl.table.table import Table
 from tornproof.impl.txn.transaction import Transaction
@@ -67,9 +67,9 @@ class Dictionaries:
     """The dictionaries of a table's symbol columns, with the symbols of the next commit; files are read when needed."""
 
     def __init__(self, table: Table, transaction: Transaction) -> None:
-        """Begin with those of a committed version."""
+        """Begin with those of a committed version; raises CorruptError if it counts other symbol columns."""
         self._table, self._transaction = table, transaction
-        self._columns = symbol_columns(table)
+        self._columns = counted_symbol_columns(table, transaction)
         self._committed: dict[str, SymbolTable] | None = None
         self._extended: dict[str, SymbolTable] = {}
 

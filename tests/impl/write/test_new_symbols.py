@@ -9,7 +9,7 @@ from depth import nightly
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from real_tables import CHAIN, in_memory, verified
-from written_tables import DAY, PATH, new_table, table_on
+from written_tables import DAY, PATH, change_type, new_table, table_on
 
 from tornproof.harness.simulator.filesystem.faulty import Fault, FaultyStorage
 from tornproof.harness.simulator.filesystem.intercept import STEPS, CallKind
@@ -249,3 +249,12 @@ def test_a_dictionary_that_cannot_be_extended_rejects_the_commit(kind: str) -> N
                 writer.commit()
             writer.rollback()
         assert open_table(memory, PATH).transaction().version == 1
+
+
+@pytest.mark.parametrize(("of", "others"), [("VARCHAR", 0), ("SYMBOL", 2)], ids=["more counts", "fewer counts"])
+def test_a_version_that_counts_other_symbol_columns_has_no_writer(of: str, others: int) -> None:
+    """A writer opened, and its commit ended in an error of Python if the version counted more of them than `_meta`."""
+    storage = symbol_table()
+    change_type(storage, COLUMN if of == "VARCHAR" else "n", of)
+    with pytest.raises(CorruptError, match=f"SYMBOL_COLUMN_COUNT: expected {others}, .* found 1$"):
+        writer_of(storage, PATH)

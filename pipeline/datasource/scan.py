@@ -24,6 +24,7 @@ from tornproof.impl.parquet.fields import Codec, PageEncoding
 from tornproof.impl.parquet.footer import ParquetFooter
 from tornproof.impl.read.reader import Snapshot, snapshot_of
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.table.changed_types import check_is_read
 from tornproof.impl.table.columns import SnapshotColumn, column_positions, position_of
 from tornproof.impl.table.partition import ResolvedPartition
 from tornproof.impl.table.partition_schema import has_questdb_form
@@ -129,7 +130,7 @@ def _archive_directory(staging: str) -> Iterator[Path]:
 
 
 def _layouts(snapshot: Snapshot, columns: Sequence[SnapshotColumn]) -> dict[_Layout, list[CommittedFile]]:
-    """Return the files of a version by how they store the columns; raises _NotForSparkError."""
+    """Return the files of a version by how they store the columns; raises _NotForSparkError, UnsupportedError."""
     request = ReadRequest.of(snapshot, tuple(columns))
     found: dict[_Layout, list[CommittedFile]] = {}
     for partition in snapshot.parquet_partitions():
@@ -153,7 +154,7 @@ def _native_frame(
 
 
 def _layout_of(resolved: ResolvedPartition, columns: Sequence[SnapshotColumn]) -> _Layout:
-    """Return how a partition stores the columns; raises _NotForSparkError."""
+    """Return how a partition stores the columns; raises _NotForSparkError, UnsupportedError."""
     label = resolved.files.data_label
     footer, problems = check_thrift_footer(resolved)
     if problems:
@@ -173,6 +174,7 @@ def _layout_of(resolved: ResolvedPartition, columns: Sequence[SnapshotColumn]) -
         if position is None:
             layout.append(None)
             continue
+        check_is_read(column, resolved.metadata.header.columns[position], file=resolved.files.pm_label)
         leaf = footer.leaves[position]
         reason = _why_unreadable(footer, position, column)
         if name_counts[leaf.top.name.casefold()] > 1:

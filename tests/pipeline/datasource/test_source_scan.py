@@ -22,13 +22,14 @@ from pyspark.sql import DataFrame, SparkSession, functions
 from type_values import NEVER_NULL, SHOWN, TYPES, arrow
 from written_tables import alter, leave_between
 
-from tornproof.impl.errors import CorruptError, NotATableError
+from tornproof.harness.common.new_tables import metadata_with_type
+from tornproof.impl.errors import CorruptError, NotATableError, UnsupportedError
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.parquet.encode_options import ENCODABLE, PYARROW_CODECS, ColumnOptions, EncodeOptions, Encoding
 from tornproof.impl.parquet.fields import Codec
 from tornproof.impl.read.reader import UnknownColumnError, open_snapshot
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
-from tornproof.impl.table.metadata_file import TableColumn
+from tornproof.impl.table.metadata_file import META_FILE, TableColumn
 from tornproof.impl.table.partition_schema import physical_form
 from tornproof.impl.table.table import open_table
 from tornproof.impl.types.questdb import TypeTag
@@ -297,6 +298,20 @@ def test_columns_are_found_by_what_they_are_and_not_by_what_they_were_called(spa
     assert_native(spark, table)
     assert_native(spark, table, ["odd `name"])
     assert_native(spark, table, ["v"])
+
+
+@pytest.mark.parametrize("of", [TypeTag.STRING, TypeTag.VARCHAR])
+def test_texts_that_became_symbols_are_rejected_as_by_our_reader(tmp_path: Path, of: TypeTag) -> None:
+    """The rows were given to Spark, because their file stores both types alike."""
+    path = new_table(tmp_path / "t", {"v": of})
+    commit(path, {"ts": times_from(0, 2), "v": ["x", None]})
+    (path / META_FILE).write_bytes(metadata_with_type(STORAGE, str(path), "v", "SYMBOL"))
+    words = "TYPE of column 'v': expected SYMBOL"
+    with pytest.raises(UnsupportedError, match=words):
+        expected_of(path)
+    session: Any = SimpleNamespace()
+    with pytest.raises(UnsupportedError, match=words), scan(session, str(path)):
+        pass
 
 
 def test_nulls_of_types_that_have_none_are_read_as_our_reader_reads_them(spark: SparkSession, tmp_path: Path) -> None:

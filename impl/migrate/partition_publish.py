@@ -24,12 +24,18 @@ def publish_file(storage: Storage, path: str, content: bytes, *, is_new: bool = 
 
 
 def replaceable_kind(storage: Storage, path: str) -> EntryKind:
-    """Return whether a file is there or none; raises StorageError for anything else, which is not replaced."""
+    """Return whether a file is there or none; raises StorageError for anything else, which is not replaced.
+
+    Nor is anything else replaced where the file is written first, except for a link.
+    """
     kind = storage.own_kind(path)
     if kind is EntryKind.LINK:
         raise StorageError(path, "replace", "it is a symbolic link; name the file that it leads to")
     if kind not in (EntryKind.FILE, EntryKind.MISSING):
         raise StorageError(path, "replace", StorageReason.NOT_A_REGULAR_FILE)
+    unfinished = path + UNFINISHED_SUFFIX
+    if storage.own_kind(unfinished) not in (EntryKind.FILE, EntryKind.LINK, EntryKind.MISSING):
+        raise StorageError(unfinished, "replace", StorageReason.NOT_A_REGULAR_FILE)
     return kind
 
 

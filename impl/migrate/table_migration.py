@@ -159,8 +159,8 @@ class _Destination:
             outcome = publish_output(self._storage, target, converted.content, dry_run=self._is_dry_run)
         else:
             target = f"{files.path}/{PM_FILE}"
+            replaceable_kind(self._storage, target)
             if converted.old_problems:
-                replaceable_kind(self._storage, target)
                 outcome = Outcome.REPLACED
                 kept_as = kept_name(self._storage, table.path, files.pm_label, 0)
             if self._changes_table:

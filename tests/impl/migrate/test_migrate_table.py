@@ -590,6 +590,15 @@ def test_a_pm_that_is_a_directory_is_rejected(questdb_data: Path) -> None:
     demand_rejected(storage, path, "it is not a regular file")
 
 
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_directory_in_place_of_an_unfinished_pm_is_rejected(questdb_data: Path, dry_run: bool) -> None:
+    """A dry run counted the partition as migrated, and the real run said that the directory was already there."""
+    path, storage = opened(questdb_data)
+    storage.mkdir(f"{path}/{DAY}/{PM_FILE}.migrating")
+    words = f"{PM_FILE}.migrating: cannot replace: it is not a regular file"
+    demand_rejected(storage, path, words, dry_run=dry_run)
+
+
 def test_a_table_that_cannot_be_read_is_not_reported_as_damaged(questdb_data: Path) -> None:
     path, storage = opened(questdb_data)
     fault = Fault(at=0, reason=StorageReason.INPUT_OUTPUT, among=frozenset({CallKind.PREAD}))

@@ -112,6 +112,7 @@ def publish_output(storage: Storage, path: str, content: bytes, *, dry_run: bool
     kind = storage.kind(path)
     if kind is EntryKind.FILE and _holds(storage, path, content):
         return Outcome.ALREADY
+    replaceable_kind(storage, path)
     if not dry_run:
         make_directories(storage, path.rpartition("/")[0])
         publish_file(storage, path, content)

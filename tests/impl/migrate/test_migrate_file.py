@@ -79,6 +79,16 @@ def test_the_pm_of_a_file_that_is_another_one_by_now_is_replaced(data: bytes, go
     assert dict(storage.image().files) == {FILE: data, SIDECAR: golden}
 
 
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_what_is_no_file_in_place_of_a_pm_is_rejected(data: bytes, dry_run: bool) -> None:
+    """A dry run said that it would be migrated or replaced, and the real run rejected it."""
+    for name in (SIDECAR, f"{SIDECAR}.migrating"):
+        storage = MemoryStorage.of(DiskImage.of_files({FILE: data}))
+        storage.mkdir(name)
+        with pytest.raises(StorageError, match=f"^{name}: cannot replace: it is not a regular file$"):
+            migrate_file(storage, FILE, dry_run=dry_run)
+
+
 def test_the_mode_is_the_one_that_is_asked_for(questdb_data: Path) -> None:
     # A file with bloom filters, which the two modes treat differently.
     folder = questdb_data / "tables/9.4.2/bloom"

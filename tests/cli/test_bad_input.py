@@ -82,6 +82,7 @@ UNREADABLE = {
     "_txn: 2^26 partitions in a file that is large enough",
     "_txn: an area behind 2 GiB",
     "_meta: 17 MiB",
+    "_meta: partition_by = 6",  # a view
     *(f"_pm: feature_flags = {value}" for value in (2**62, 2**63, 2**64 - 1)),
     *(f"_pm: footer_feature_flags = {value}" for value in (2**62, 2**64 - 1)),
     "260,000 partitions",

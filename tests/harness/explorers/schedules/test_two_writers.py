@@ -161,7 +161,7 @@ WRAPS = {"never locked": never_locked, "left behind": left_behind, "blind to pin
             (OTHER_PURGES, "never locked", {ONE_ORDER, Property.REJECTED}, "without a lock while writer 2 is at work"),
             (BOTH_COMMIT, "a failed opening keeps the lock", {Property.RECOVERY}, "writer 1 keeps its lock"),
             (BOTH_COMMIT, "recovery before the lock", {ONE_ORDER, Property.REJECTED}, "at work: read version 6"),
-            (BOTH_COMMIT, "writers share their lock", {ONE_ORDER, Property.REJECTED}, "with a lock while writer 1"),
+            (BOTH_COMMIT, "writers share their lock", {ONE_ORDER, Property.REJECTED}, "with a lock while writer 2"),
         ],
     ),
 )

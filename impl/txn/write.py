@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Self
 
 import msgspec
@@ -216,9 +216,7 @@ def plan_store(current_file: Buffer, following: NextVersion, *, area_is_durable:
     content = following.encode()
     stores = (*_gap_stores(area, content, current_file), *_area_stores(area, content), *_slot_stores(area))
     if area_is_durable and area == free and _word_at(current_file, area.record_offset, 8) == version - 2:
-        stores = tuple(
-            store for store in stores if _word_at(current_file, store.offset_bytes, store.size_bytes) != store.value
-        )
+        stores = tuple(_changing(current_file, stores))
     return StorePlan(
         file_size_bytes=max(len(current_file), whole_steps(area.record_offset + area.size_bytes)),
         record_stores=stores,
@@ -267,9 +265,14 @@ def whole_steps(size_bytes: int) -> int:
 
 
 def _gap_stores(area: Area, content: bytes, current_file: Buffer) -> Iterator[WordStore]:
-    """Yield the stores of the gap, where a killed server may have left a checksum and the stamp of the same version."""
+    """Return the stores of the gap, where a killed server may have left a checksum and a stamp of the same version."""
     start, end = _RECORD.offset_of("left_over"), _RECORD.offset_of("symbol_column_count")
-    for store in words_of(content[start:end], area.record_offset + start, 4):
+    return _changing(current_file, words_of(content[start:end], area.record_offset + start, 4))
+
+
+def _changing(current_file: Buffer, stores: Iterable[WordStore]) -> Iterator[WordStore]:
+    """Yield the stores that change a word of the file."""
+    for store in stores:
         if _word_at(current_file, store.offset_bytes, store.size_bytes) != store.value:
             yield store
 

@@ -61,6 +61,26 @@ class UnlocksEarly(OrderedLocks):
                 file.pwrite(bytes([letter]), file.size_bytes())
 
 
+class RejectedAfterwards(OrderedLocks):
+    """Broken beside another writer: what is committed between its look and its lock is rejected by all readers."""
+
+    name = "rejected after two writers"
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        """Add letters, behind a mark if there are more than there were."""
+        known = super().read(storage, path)
+        with storage.open_for_writing(f"{path}/state") as file:
+            file.lock(LockMode.EXCLUSIVE, offset_bytes=0, size_bytes=2)
+            file.pwrite(b"!" * (file.size_bytes() != len(known)) + operation, file.size_bytes())
+
+    def read(self, storage: Storage, path: str) -> bytes:
+        """Reject letters with a mark."""
+        letters = super().read(storage, path)
+        if b"!" in letters:
+            raise StorageError(file=path, operation="read", reason=StorageReason.NOT_PERMITTED)
+        return letters
+
+
 class StumblesOverOthers(OrderedLocks):
     """Broken beside others: a writer ends with a mistake of its own where somebody else has a lock."""
 

@@ -44,6 +44,7 @@ from tornproof.harness.systems.toy_locks import (
     KeepsOut,
     LeavesItsLock,
     OrderedLocks,
+    RejectedAfterwards,
     StumblesOverOthers,
     UnlockedReaders,
     UnlocksEarly,
@@ -361,6 +362,7 @@ CONTROLS: tuple[tuple[Target, str, str], ...] = (
     (UnlocksEarly(), ONE_ORDER, "writers"),
     (UnlockedReaders(), ONE_ORDER, "reader 1"),
     (HandsOver(), Property.STALE, "reader 1"),
+    (RejectedAfterwards(), Property.REJECTED, LAST),
     (LeavesItsLock(), Property.RECOVERY, "writer 2"),
     (StumblesOverOthers(), Property.DISORDERLY, "writer 2"),
 )

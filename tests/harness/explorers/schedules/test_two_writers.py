@@ -178,6 +178,14 @@ def test_a_lock_that_does_not_keep_out_is_found_with_its_cause_and_replays(
     assert replay_finding(found[0], IMAGE, PATH) is not Verdict.INVALID
 
 
+_left_by = writers._Explorer._left_by
+
+
+def text_of_a_rejection(self: Any, kernel: Any) -> Any:
+    left = _left_by(self, kernel)
+    return getattr(left, "text", left)
+
+
 @pytest.mark.parametrize(
     ("name", "blind"),
     sampled(
@@ -186,6 +194,7 @@ def test_a_lock_that_does_not_keep_out_is_found_with_its_cause_and_replays(
             ("_Explorer.kill", lambda self, has_time: 0),
             ("_Explorer.without_first", lambda self, world, end: world),
             ("_Orders.broken", None),
+            ("_Explorer._left_by", text_of_a_rejection),
         ],
     ),
 )

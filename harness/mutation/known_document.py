@@ -68,6 +68,28 @@ BESIDE = (
     ),
     (
         "defect of servers",
+        "reads are rejected, or return values of another column",
+        "9.3.4 converts a partition to parquet after the type of a column that is not the last was changed",
+        "the columns are found by their ids",
+        "`rewrite_partition`, for reads; see the next row for inserts",
+    ),
+    (
+        "defect of servers",
+        "the process dies, and again at each start, because the statement is in its log",
+        "9.3.4 inserts a row of a time that is there, in a parquet partition that was converted, or written by us, "
+        "after the type of a column was changed",
+        "the partition is sound, and is read",
+        "none afterwards: converted to native again, it has 0 for the values; better never convert such partitions",
+    ),
+    (
+        "defect of servers",
+        "every read of a column is rejected, because its file is not there",
+        "9.3.4 renames a column of a parquet partition, and converts that to native: the file has the old name",
+        "`verify` names the file that is missing",
+        "the conversion before the renaming",
+    ),
+    (
+        "defect of servers",
         "a commit is acknowledged, and the partition cannot be read any more",
         "a killed commit, ours or the server's own, left bytes behind the committed end of data.parquet, and a smaller "
         "commit of a server follows; 9.3.4 then also rejects inserts, and its process may die",

@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -374,6 +374,61 @@ def _types_changed_and_converted(server: Server, tally: Tally) -> tuple[Outcome,
     return Outcome.AGREES, f"{len(rows)} rows of columns whose types were changed 3 times"
 
 
+def _type_of_a_column_in_front_changed(server: Server, tally: Tally) -> tuple[Outcome, str]:
+    """The server changes the types of columns, one of them after the others, converts, and reads; nothing is ours."""
+    server.execute("CREATE TABLE in_front (ts TIMESTAMP, a INT, b INT) TIMESTAMP(ts) PARTITION BY HOUR WAL")
+    server.execute(f"INSERT INTO in_front VALUES ({FIRST_HOUR}, 1, 2), ({FIRST_HOUR + HOUR}, 3, 4)")
+    for change in ("a TYPE DOUBLE", "b TYPE DOUBLE", "a TYPE LONG", "a TYPE DOUBLE"):
+        server.settle("in_front")
+        server.execute(f"ALTER TABLE in_front ALTER COLUMN {change}")
+    server.execute("ALTER TABLE in_front CONVERT PARTITION TO PARQUET LIST '2024-01-01T00'")
+    server.settle("in_front")
+    path = path_of(server, "in_front")
+    found = server.execute("SELECT a, b FROM in_front")
+    alone(server, path, lambda: tornproof.migrate(path))
+    with tornproof.open(path).snapshot() as snapshot:
+        demand_equal("our rows", [[1.0, 2.0]], [[*row.values()] for row in snapshot.to_arrow(["a", "b"]).to_pylist()])
+    if found == [[1.0, 2.0], [3.0, 4.0]]:
+        return Outcome.AGREES, "two rows"
+    return Outcome.SERVER, f"values of another column: it reads {found[0]}, and [1.0, 2.0] was inserted"
+
+
+def _insert_after_a_change_of_type(server: Server, tally: Tally) -> tuple[Outcome, str]:
+    """The server changes the type of a column, converts, and inserts a row of a time that is there; nothing is ours."""
+    # One that dies of a statement dies of it again when it is started.
+    with _another(server) as own:
+        own.execute("CREATE TABLE after (ts TIMESTAMP, n INT, a INT) TIMESTAMP(ts) PARTITION BY HOUR WAL")
+        own.execute(f"INSERT INTO after VALUES ({FIRST_HOUR}, 0, 1), ({FIRST_HOUR + HOUR}, 0, 2)")
+        own.settle("after")
+        own.execute("ALTER TABLE after ALTER COLUMN a TYPE LONG")
+        own.settle("after")
+        own.execute("ALTER TABLE after CONVERT PARTITION TO PARQUET LIST '2024-01-01T00'")
+        own.settle("after")
+        try:
+            own.execute(f"INSERT INTO after VALUES ({FIRST_HOUR}, 0, 3)")
+            own.settle("after")
+            found = own.execute("SELECT a FROM after")
+        except ServerError as error:
+            return Outcome.SERVER, f"{'its process dies' * own.has_died() or 'it refuses'}: {_first_part(error)}"
+    demand_equal("rows", [[1], [3], [2]], found)
+    return Outcome.AGREES, "three rows"
+
+
+def _renamed_and_converted_back(server: Server, tally: Tally) -> tuple[Outcome, str]:
+    """The server renames a column of a parquet partition, converts that to native, and reads; nothing is ours."""
+    server.execute("CREATE TABLE renamed (ts TIMESTAMP, a INT) TIMESTAMP(ts) PARTITION BY HOUR BYPASS WAL")
+    server.execute(f"INSERT INTO renamed VALUES ({FIRST_HOUR}, 1), ({FIRST_HOUR + HOUR}, 2)")
+    server.execute("ALTER TABLE renamed CONVERT PARTITION TO PARQUET LIST '2024-01-01T00'")
+    server.execute("ALTER TABLE renamed RENAME COLUMN a TO b")
+    server.execute("ALTER TABLE renamed CONVERT PARTITION TO NATIVE LIST '2024-01-01T00'")
+    try:
+        found = server.execute("SELECT b FROM renamed")
+    except ServerError as error:
+        return Outcome.SERVER, _first_part(error).replace(f"{path_of(server, 'renamed').parent}/", "")
+    demand_equal("rows", [[1], [2]], found)
+    return Outcome.AGREES, "two rows"
+
+
 def _server_killed(server: Server, tally: Tally) -> tuple[Outcome, str]:
     """The server is killed among its commits; we migrate, recover, verify; it starts again and has all statements."""
     acknowledged = 0
@@ -462,10 +517,7 @@ def _answered_or_not(client: Client, sql: str) -> None:
 
 def _checked_while_clients_use_it(server: Server, tally: Tally) -> tuple[Outcome, str]:
     """`check --server`: clients write, read and convert at the same time, and it is killed among their statements."""
-    with (
-        tempfile.TemporaryDirectory(dir=server.folder) as folder,
-        Server(server.release, Path(folder)) as own,
-    ):
+    with _another(server) as own:
         phase = explore_server(own, Plan(seed=0), rounds=CHECK_ROUNDS).phase
     found = sorted({f"{finding.property} ({finding.evidence.get('what', 'any table')})" for finding in phase.findings})
     outcome = {Verdict.VALID: Outcome.AGREES, Verdict.INVALID: Outcome.SERVER, Verdict.UNKNOWN: Outcome.DIFFERS}
@@ -487,11 +539,23 @@ CASES: Sequence[Case] = (
     _altered_and_converted,
     _long_run_of_nulls,
     _types_changed_and_converted,
+    _type_of_a_column_in_front_changed,
+    _renamed_and_converted_back,
+    _insert_after_a_change_of_type,
     _server_killed,
     _server_upserts_beside_a_border_of_row_groups,
     _server_killed_in_its_own_commit,
     _checked_while_clients_use_it,
 )
+
+
+@contextmanager
+def _another(server: Server) -> Iterator[Server]:
+    with (
+        tempfile.TemporaryDirectory(dir=server.folder) as folder,
+        Server(server.release, Path(folder)) as own,
+    ):
+        yield own
 
 
 def _prepared(server: Server, name: str, form: Form, tally: Tally) -> SharedTable:

@@ -85,6 +85,10 @@ class Trials:
     _running: set[subprocess.Popen[bytes]] = field(default_factory=set)
     _is_stopped: threading.Event = field(default_factory=threading.Event)
 
+    def __post_init__(self) -> None:
+        # A check that is told no phase tries all of them.
+        assert self.phases
+
     def rows(self, fault: FaultFile, seed: int) -> Iterator[Row]:
         """Yield the rows of SCHEMA for a fault and a seed; raises PatchError if it does not apply."""
         with planted_copy(fault.patch) as copy:

@@ -83,6 +83,17 @@ def test_a_name_that_does_not_exist_is_rejected_in_a_sentence(arguments: tuple[s
         run_here("faults", *arguments)
 
 
+@pytest.mark.parametrize("more", [(), ("--all-phases",), ("--list",), ("--only", "memory")])
+@pytest.mark.parametrize("phase", ["verify", "random", "server"])
+def test_a_phase_that_explores_no_given_table_is_rejected(
+    monkeypatch: pytest.MonkeyPatch, phase: str, more: tuple[str, ...]
+) -> None:
+    """All phases were tried instead, and with --all-phases none, which was said to be VALID."""
+    monkeypatch.setattr(Trials, "rows", lambda *_: iter(()))
+    with pytest.raises(UsageError, match=f"^--only {phase}: the phases that are tried are storage, .*, processes$"):
+        run_here("faults", NAME, "--only", phase, *more)
+
+
 @pytest.mark.parametrize("is_real", [False, nightly(True)], ids=["rows of the test", "a check"])
 def test_what_is_found_told_and_missed_told_nothing_is_printed_and_written(
     questdb_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_real: bool

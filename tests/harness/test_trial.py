@@ -51,6 +51,12 @@ def test_all_phases_of_a_check_of_a_table_are_tried() -> None:
     assert {*PHASES} == {*PhaseName} - {PhaseName.VERIFY, PhaseName.RANDOM, PhaseName.SERVER}
 
 
+def test_trials_of_no_phase_are_a_mistake_of_ours() -> None:
+    """No phase stood for all of them, or for no row, which nothing tells from a success."""
+    with pytest.raises(AssertionError):
+        Trials(table=None, effort="small", phases=())
+
+
 def test_a_fault_is_found_by_a_finding_that_replays_and_no_later_phase_is_tried(questdb_data: Path) -> None:
     (only,) = rows(questdb_data, FOUND, phases=(PhaseName.ROUNDTRIP, *CHEAPEST))
     assert (only["phase"], only["verdict"]) == ("roundtrip", "INVALID") and only["reached"] and only["triggered"]

@@ -75,6 +75,8 @@ def faults(
     json_target: JsonOption = None,
 ) -> int:
     """Plant mistakes into copies of tornproof, and see which of them a check finds that is told nothing."""
+    if others := [phase for phase in only or () if phase not in PHASES]:
+        raise UsageError(f"--only {others[0]}: the phases that are tried are {', '.join(PHASES)}")
     chosen = _chosen(folder, names or [], family or [], set_aside=set_aside)
     console = result_console(json_target)
     if listed:

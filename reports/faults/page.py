@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -17,10 +17,13 @@ from tornproof.reports.faults.trials import (
     Attempt,
     Trial,
     faults_of,
+    not_as_wanted,
     read_trials,
+    read_wanted_count,
     told_of,
     totals,
     untold_of,
+    verdict_on,
 )
 from tornproof.reports.kit.json_fields import counted
 from tornproof.reports.kit.page import Page, fill
@@ -50,19 +53,18 @@ class Row:
 
 def faults_page(path: Path) -> Page:
     """Return the page of a file of trials; raises ResultError if it is not one."""
-    trials = read_trials(path)
+    trials, wanted_count = read_trials(path), read_wanted_count(path)
     checks = untold_of(trials)
-    wanted, failed = faults_of(checks), [each for each in checks if not each.is_as_wanted]
-    missed = faults_of(failed)
+    wanted, failed = faults_of(checks), not_as_wanted(trials)
     phases = tuple(dict.fromkeys(attempt.phase for trial in trials for attempt in trial.attempts))
     rows = _rows(trials, phases)
     body = fill(
         "faults.html.j2",
-        lead=_lead(wanted, missed),
+        lead=" ".join(_lead(trials, wanted_count)),
         titles=TOTAL_TITLES,
         totals=totals(checks),
         told=totals(told_of(trials))[-1] if told_of(trials) else None,
-        missed=missed,
+        missed=faults_of(failed),
         alarms=[each for each in failed if each.family == BENIGN],
         unnoticed=[each for each in failed if each.family == JUDGES],
         curve=_plot(trials) if wanted else None,
@@ -71,15 +73,26 @@ def faults_page(path: Path) -> Page:
         rows=rows[:FAULTS_MAX],
         row_count=len(rows),
     )
-    return Page(key=KEY, group=TITLE, title=TITLE, verdict="INVALID" if failed else "VALID", body=body)
+    return Page(key=KEY, group=TITLE, title=TITLE, verdict=verdict_on(trials, wanted_count), body=body)
 
 
-def _lead(wanted: Sequence[Trial], missed: Sequence[Trial]) -> str:
-    faults = {each.fault for each in wanted}
-    found = faults - {each.fault for each in missed}
-    seeds = {each.seed for each in wanted}
-    each = f" with each of {len(seeds):,} seeds" if len(seeds) > 1 else ""
-    return f"A check that is told nothing finds {len(found):,} of {counted(len(faults), 'planted fault')}{each}."
+def _lead(trials: Sequence[Trial], wanted_count: int | None) -> Iterator[str]:
+    if not trials or len(trials) < (wanted_count or 0):
+        yield f"{len(trials):,} of {counted(wanted_count or 0, 'trial')} have ended."
+    checks, told = faults_of(untold_of(trials)), faults_of(told_of(trials))
+    if checks:
+        seeds = {each.seed for each in checks}
+        each = f" with each of {len(seeds):,} seeds" if len(seeds) > 1 else ""
+        yield f"A check that is told nothing finds {_found(checks)}{each}."
+    if told:
+        yield f"The cheapest explorer, told the scenario, finds {_found(told)}."
+
+
+def _found(trials: Sequence[Trial]) -> str:
+    """Return how many of the faults of trials are found in all of them, in words."""
+    faults = {each.fault for each in trials}
+    found = faults - {each.fault for each in not_as_wanted(trials)}
+    return f"{len(found):,} of {counted(len(faults), 'planted fault')}"
 
 
 def _times(trials: Sequence[Trial]) -> list[tuple[float, bool]]:

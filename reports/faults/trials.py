@@ -15,6 +15,8 @@ import pyarrow.parquet as pq
 from tornproof.reports.kit.json_fields import ResultError, shortened, visible
 
 TRIALS_FILE = "faults.parquet"
+WANTED = "trials_wanted"
+"""The key of how many trials were wanted, in the metadata of the file."""
 ROWS_MAX = 1_000_000
 TEXT_CHARACTERS_MAX = 400
 TOLD = "told"
@@ -94,6 +96,11 @@ class Trial:
         return self.attempts[0].phase == TOLD
 
     @property
+    def asked(self) -> str:
+        """What tells it from other trials of the fault, in words."""
+        return "told" if self.is_told else f"seed {self.seed}"
+
+    @property
     def is_fault(self) -> bool:
         """Whether it has to be found: it is not benign, and there is no argument that it harms nobody."""
         return self.family != BENIGN and not self.argument
@@ -155,9 +162,30 @@ def read_trials(path: Path) -> list[Trial]:
     return trials_of(_rows(path))
 
 
+def read_wanted_count(path: Path) -> int | None:
+    """Return how many trials the run of a file was to try; None if the file, of an earlier release, does not say."""
+    try:
+        text = (pq.read_schema(path).metadata or {}).get(WANTED.encode())
+        return None if text is None else int(text)
+    except (OSError, ValueError) as error:
+        raise _error(path, WANTED, "the number of trials", str(error).partition("\n")[0]) from error
+
+
+def not_as_wanted(trials: Iterable[Trial]) -> list[Trial]:
+    """Return the trials with a missed fault, a false alarm, or a mistake of a judge that nothing notices."""
+    return [each for each in trials if not each.is_as_wanted]
+
+
+def verdict_on(trials: Sequence[Trial], wanted_count: int | None) -> str:
+    """Return INVALID if one is not as wanted, else UNKNOWN if there is none or fewer than were wanted, else VALID."""
+    if not_as_wanted(trials):
+        return "INVALID"
+    return "VALID" if trials and len(trials) >= (wanted_count or 0) else "UNKNOWN"
+
+
 def trials_of(rows: Iterable[dict[str, Any]]) -> list[Trial]:
     """Return the trials of rows, those of a fault and a seed one after the other."""
-    keys = groupby(rows, key=lambda row: (row["fault"], row["seed"], row["phase"] == TOLD))
+    keys = groupby(rows, key=lambda row: (row["family"], row["fault"], row["seed"], row["phase"] == TOLD))
     return [_trial(list(group)) for _, group in keys]
 
 

@@ -2,7 +2,8 @@
 
 import re
 import shutil
-from collections.abc import Iterator
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -11,6 +12,7 @@ from command_line import run_here
 from depth import nightly
 
 from tornproof import harness
+from tornproof.cli.interruption import SIGNAL_BASE
 from tornproof.cli.output import ExitCode
 from tornproof.harness.mutation.fault_file import BENIGN, JUDGES, FaultFile, FaultFileError, fault_files
 from tornproof.harness.trial import SCHEMA, Row, Trials, is_set_aside
@@ -155,3 +157,55 @@ def test_trials_that_have_ended_are_on_disk_when_a_later_one_fails(
         run_here("faults", NAME, "token forgotten", "--workers", 1, "--report", tmp_path)
     (row,) = pq.read_table(tmp_path / "faults.parquet").to_pylist()
     assert row["fault"] == "token forgotten" and row["sentence"].endswith("\\udc80")
+
+
+OTHER = "token forgotten"
+INTERRUPTED = SIGNAL_BASE + signal.SIGINT
+
+
+def test_an_interrupt_before_any_trial_ended_leaves_the_earlier_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file of trials was replaced by an empty one, and the report turned from INVALID to VALID."""
+    monkeypatch.setattr(Trials, "rows", lambda _, fault, seed: iter([row_of(fault, seed) | {"argument": ""}]))
+    assert run_here("faults", NAME, "--report", tmp_path).code == ExitCode.INVALID
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+    monkeypatch.setattr(Trials, "rows", interrupted_at(NAME))
+    assert run_here("faults", NAME, "--report", tmp_path).code == INTERRUPTED
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert run_here("faults", NAME, "--report", tmp_path / "new").code == INTERRUPTED
+    assert list((tmp_path / "new").iterdir()) == []
+
+
+def interrupted_at(name: str) -> Callable[[Trials, FaultFile, int], Iterator[Row]]:
+    """Return what finds each fault, but is interrupted at the one of this name."""
+
+    def rows(trials: Trials, fault: FaultFile, seed: int) -> Iterator[Row]:
+        if fault.name == name:
+            raise KeyboardInterrupt
+        yield {**row_of(fault, seed), "argument": "", "verdict": "INVALID"}
+
+    return rows
+
+
+def test_a_report_of_fewer_trials_than_were_wanted_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Trials, "rows", interrupted_at(NAME))
+    run = run_here("faults", OTHER, NAME, "--workers", 1, "--report", tmp_path)
+    assert run.code == INTERRUPTED
+    assert "1 of 2 trials have ended" in (tmp_path / "report.html").read_text()
+    assert run_here("report", tmp_path).code == ExitCode.UNKNOWN
+    assert run_here("faults", OTHER, "--workers", 1, "--report", tmp_path).code == ExitCode.VALID
+    assert run_here("report", tmp_path).code == ExitCode.VALID
+
+
+def test_a_told_trial_that_misses_counts_for_the_command_and_for_its_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command ended with INVALID, and the report on the same trials with VALID."""
+    monkeypatch.setattr(Trials, "told_row", lambda _, fault: {**row_of(fault, 0), "argument": "", "phase": "told"})
+    run = run_here("faults", NAME, "--told", "--seeds", "0", "--report", tmp_path)
+    assert run.code == ExitCode.INVALID and f"missed {NAME} (updates, told): not reached" in run.out
+    assert f"{NAME} (updates), told: not reached" in (tmp_path / "report.html").read_text()
+    assert "<failure" in (tmp_path / "junit.xml").read_text()
+    assert run_here("report", tmp_path).code == ExitCode.INVALID

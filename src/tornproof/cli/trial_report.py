@@ -18,30 +18,35 @@ from tornproof.reports.faults.trials import (
     ALL,
     TOTAL_TITLES,
     TRIALS_FILE,
+    WANTED,
     Total,
     Trial,
+    not_as_wanted,
     told_of,
     totals,
     trials_of,
     untold_of,
+    verdict_on,
 )
 
 
-def write_trials(rows: Sequence[Row], folder: Path) -> None:
-    """Write rows to the file in a folder from which a report makes its page."""
+def write_trials(rows: Sequence[Row], wanted_count: int, folder: Path) -> None:
+    """Write the rows of as many trials as have ended to the file in a folder from which a report makes its page."""
+    schema = SCHEMA.with_metadata({WANTED: str(wanted_count)})
     with replacing(folder / TRIALS_FILE) as partial:
-        pq.write_table(pa.Table.from_pylist(without_surrogates(rows), schema=SCHEMA), partial)
+        pq.write_table(pa.Table.from_pylist(without_surrogates(rows), schema=schema), partial)
 
 
-def trials_document(rows: Sequence[Row]) -> dict[str, Any]:
+def trials_document(rows: Sequence[Row], wanted_count: int) -> dict[str, Any]:
     """Return the JSON form of trials; `not_as_wanted` are missed faults, unnoticed judges and false alarms."""
     tried = trials_of(rows)
     return {
         "format": 1,
+        "verdict": verdict_on(tried, wanted_count),
         "totals": [
             {name: getattr(each, name) for name in Total.__dataclass_fields__} for each in totals(untold_of(tried))
         ],
-        "not_as_wanted": sorted({each.fault for each in tried if not each.is_as_wanted}),
+        "not_as_wanted": sorted({each.fault for each in not_as_wanted(tried)}),
         "trials": list(rows),
     }
 
@@ -57,8 +62,7 @@ def print_trials(console: Console, rows: Sequence[Row]) -> None:
             console.print(f"noticed {trial.fault}: {noticed.phase}: {noticed.sentence}", markup=False)
         if not trial.is_as_wanted:
             kind = "alarm " if trial.family == BENIGN else "missed"
-            seed = "told" if trial.is_told else f"seed {trial.seed}"
-            console.print(f"{kind} {trial.fault} ({trial.family}, {seed}): {trial.how_far}", markup=False)
+            console.print(f"{kind} {trial.fault} ({trial.family}, {trial.asked}): {trial.how_far}", markup=False)
 
 
 def _table(title: str, trials: Sequence[Trial]) -> Table:

@@ -50,9 +50,11 @@ RIGHT = [row("as right", "stateful", family=BENIGN), row("alarm", "stateful", "U
 ALL_ROWS = [*TOLD_ROWS, *FOUND, *MISSED, *FLAKY, *HARMLESS, *JUDGED, *RIGHT]
 
 
-def written(folder: Path, rows: list[dict[str, Any]]) -> Path:
+def written(folder: Path, rows: list[dict[str, Any]], wanted_count: int | None = None) -> Path:
+    """Write a file of trials, without the number of those that were wanted as earlier releases did."""
     path = folder / of_reports.TRIALS_FILE
-    pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), path)
+    metadata = None if wanted_count is None else {of_reports.WANTED: str(wanted_count)}
+    pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA.with_metadata(metadata)), path)
     return path
 
 
@@ -110,6 +112,40 @@ def test_a_page_without_anything_missed_is_valid_and_a_report_has_it(tmp_path: P
     site = site_of(tmp_path)
     assert site.verdict == "VALID" and [page.key for page in site.pages] == ["faults"]
     assert "verdict on Planted faults" in site.junit
+
+
+@pytest.mark.parametrize(
+    ("rows", "wanted", "verdict", "words"),
+    [
+        ([], None, "UNKNOWN", "0 of 0 trials have ended."),
+        ([], 3, "UNKNOWN", "0 of 3 trials have ended"),
+        (FOUND, 2, "UNKNOWN", "1 of 2 trials have ended"),
+        (FOUND, 1, "VALID", "finds 1 of 1 planted fault."),
+        (FOUND, None, "VALID", "finds 1 of 1 planted fault."),
+        (MISSED, 2, "INVALID", "1 of 2 trials have ended"),
+        (TOLD_ROWS, 1, "VALID", "The cheapest explorer, told the scenario, finds 1 of 1 planted fault."),
+    ],
+)
+def test_no_trials_or_fewer_than_were_wanted_are_unknown_unless_something_is_missed(
+    tmp_path: Path, rows: list[dict[str, Any]], wanted: int | None, verdict: str, words: str
+) -> None:
+    """No trials, as an interrupt left them, were VALID: nothing had failed."""
+    page = faults_page(written(tmp_path, rows, wanted))
+    assert page.verdict == verdict and words in page.body
+
+
+def test_a_told_trial_that_misses_or_dies_counts_and_is_listed(tmp_path: Path) -> None:
+    """Only those of checks counted, but for the exit code of the command all."""
+    page = faults_page(written(tmp_path, [*FOUND, row("dull", TOLD), row("dead", TOLD, "UNKNOWN")]))
+    assert page.verdict == "INVALID" and "finds 1 of 1 planted fault." in page.body
+    assert re.findall(r"<li>(.*?)</li>", page.body) == ["dull (sizes), told: reached", "dead (sizes), told: reached"]
+
+
+def test_a_number_of_wanted_trials_that_is_none_is_rejected(tmp_path: Path) -> None:
+    path = tmp_path / of_reports.TRIALS_FILE
+    pq.write_table(pa.Table.from_pylist(FOUND, schema=SCHEMA.with_metadata({of_reports.WANTED: "many"})), path)
+    with pytest.raises(ResultError, match="many"):
+        faults_page(path)
 
 
 @pytest.mark.parametrize(

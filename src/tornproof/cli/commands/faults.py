@@ -104,13 +104,13 @@ def faults(
     def save(ended: list[Row]) -> None:
         rows[:] = ended
         if report is not None:
-            write_trials(rows, report)
+            write_trials(rows, len(wanted), report)
 
-    save([])
     is_interrupted = _run(trials, wanted, save, workers or CORES)
-    document = trials_document(rows)
+    document = trials_document(rows, len(wanted))
     try:
-        written = None if report is None else write_report(report)
+        # Before the first trial has ended, the report is that of earlier ones.
+        written = None if report is None or not rows else write_report(report)
         write_json(document, json_target)
     finally:
         print_trials(console, rows)
@@ -118,7 +118,7 @@ def faults(
         written.print(console)
     if is_interrupted:
         raise KeyboardInterrupt
-    return ExitCode.INVALID if document["not_as_wanted"] else ExitCode.VALID
+    return ExitCode[document["verdict"]]
 
 
 def _chosen(folder: Path | None, names: Sequence[str], families: Sequence[str], *, set_aside: bool) -> list[FaultFile]:

@@ -5,6 +5,7 @@ The packages that reports need are imported only when one is written, so that ot
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from tornproof.cli import interruption
 from tornproof.cli.output import check_outputs, make_folder, replacing, write_json
 from tornproof.impl.errors import UsageError
 
@@ -70,23 +72,36 @@ def save_run(document: dict[str, Any], directory: Path) -> Path:
     make_folder(directory / RUNS)
     findings = [each | {"file": f"{FINDINGS_OF_REPORT}/{Path(each['file']).name}"} for each in document["findings"]]
     number = next_run_number(directory)
-    while True:
-        path = directory / run_file(number)
-        try:
-            # Another check may finish at the same time.
-            path.touch(exist_ok=False)
-        except FileExistsError:
-            number += 1
-            continue
-        except OSError as error:
-            raise UsageError(f"{path}: cannot write: {error.strerror or error}") from error
-        try:
-            write_json(document | {"findings": findings}, str(path))
-        except BaseException:
-            # Without a run in it, the file must not stay.
-            path.unlink()
-            raise
-        return path
+    # A check that is killed must leave no number without a whole document.
+    whole = directory / RUNS / f".{os.getpid()}.json"
+    interruption.remove_at_end(whole.parent, whole.name)
+    try:
+        write_json(document | {"findings": findings}, str(whole))
+        while True:
+            path = directory / run_file(number)
+            try:
+                _give_name(whole, path)
+            except FileExistsError:
+                # Another check may finish at the same time.
+                number += 1
+            except OSError as error:
+                raise UsageError(f"{path}: cannot write: {error.strerror or error}") from error
+            else:
+                return path
+    finally:
+        whole.unlink(missing_ok=True)
+
+
+def _give_name(file: Path, path: Path) -> None:
+    """Give a file a name that no other has; raises FileExistsError if one has it."""
+    try:
+        os.link(file, path)
+    except FileExistsError:
+        raise
+    except OSError:
+        # There are file systems without hard links.
+        path.touch(exist_ok=False)
+        file.replace(path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,20 @@ def write_trace(trace: Trace, path: Path) -> None:
 
 def read_trace(path: Path) -> Trace:
     """Return the trace in a file; raises UsageError, which names the file, the line and the field."""
-    lines = _content(path).splitlines()
+    return trace_of(read_content(path), path)
+
+
+def read_content(path: Path) -> bytes:
+    """Return what is in a file; raises UsageError."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: cannot read: {error.strerror or error}") from error
+
+
+def trace_of(content: bytes, path: Path) -> Trace:
+    """Return the trace that was read from a file; raises UsageError as `read_trace` does."""
+    lines = content.splitlines()
     if len(lines) < 2:
         raise UsageError(f"{path}: not a trace: expected a start and an end, found {len(lines)} lines")
     start = _decoded(path, 1, lines[0], Start)
@@ -47,9 +60,9 @@ def read_trace(path: Path) -> Trace:
     return Trace(start=start, steps=steps, end=end)
 
 
-def digest_of(path: Path) -> str:
-    """Return a digest of the trace in a file, which a finding keeps; raises UsageError."""
-    return hashlib.sha256(_content(path)).hexdigest()
+def digest_of(content: bytes) -> str:
+    """Return a digest of what is in the file of a trace, which a finding keeps."""
+    return hashlib.sha256(content).hexdigest()
 
 
 # The paths of a file that somebody else has made must not lead out of the directory that they are written into.
@@ -106,13 +119,6 @@ def _is_below(path: str) -> bool:
 
 def _is_target(path: str) -> bool:
     return path != "" and is_usable(path)
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path}: cannot read: {error.strerror or error}") from error
 
 
 def _decoded(

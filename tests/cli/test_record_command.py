@@ -1,5 +1,6 @@
 """`tornproof record` and `tornproof power` as their users meet them: from a program to a finding that replays."""
 
+import hashlib
 import json
 import shlex
 import subprocess
@@ -130,6 +131,17 @@ def test_a_finding_says_what_is_lost_and_replays_by_its_line(tornproof: WarmRunn
     assert evidence["state"] in shlex.split(line) and evidence["model"] == "B" and evidence["lost"]
 
 
+def test_a_trace_that_is_removed_while_it_is_explored_takes_nothing_away(tornproof: WarmRunner, data: Path) -> None:
+    """The command ended with "cannot read", and the findings of maybe hours were lost."""
+    trace, findings = record(tornproof, data), data.parent / "findings"
+    digest = hashlib.sha256(trace.read_bytes()).hexdigest()
+    check = f"sh -c {shlex.quote(f'rm -f {trace}; {CHECKER}')} {{dir}} {{acks}}"
+    run = tornproof("power", trace, "--check", check, "--models", "B", "--findings", findings, "--workers", "1")
+    assert run.code == 1 and not trace.exists(), run
+    (file,) = findings.iterdir()
+    assert json.loads(file.read_text())["evidence"]["trace_digest"] == digest
+
+
 def test_a_program_that_syncs_is_valid_within_a_bound_that_is_printed(tornproof: WarmRunner, data: Path) -> None:
     trace = record(tornproof, data, "sync")
     run = tornproof("power", trace, "--check", CHECK, "--workers", "2", "--findings", data.parent / "findings")
@@ -145,10 +157,9 @@ def test_the_line_of_a_finding_is_what_was_asked_as_a_shell_takes_it(
 ) -> None:
     """A check that took too long was replayed with the usual limit, and accepted the state; a tab became spaces."""
     trace, check = tmp_path / "a\ttrace", "sh -c 'test\t-e $0' {dir}"
-    trace.touch()
     found = Finding(property="", phase="power", sentence="", evidence={"state": '5:["B",null,{}]'})
     phase = Phase(name="power", explored=1, complete=True, bound="", verdict=Verdict.INVALID, findings=(found,))
-    (finding,) = _with_lines(phase, trace, Checker(command=check, seconds=seconds)).findings
+    (finding,) = _with_lines(phase, trace, "", Checker(command=check, seconds=seconds)).findings
     line = visible(finding.evidence["replay"])
     script = f"tornproof() {{ printf '%s\\0' \"$@\"; }}; {line}"
     said = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True).stdout

@@ -36,7 +36,8 @@ from tornproof.harness.explorers.recorded.explorer import (
     explore_recorded,
 )
 from tornproof.harness.parallel.tasks import Outcome, explore
-from tornproof.harness.recording.trace_file import digest_of, read_trace
+from tornproof.harness.recording.steps import Trace
+from tornproof.harness.recording.trace_file import digest_of, read_content, trace_of
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.errors import UsageError
 
@@ -97,8 +98,9 @@ def power(
     folders = findings_directories(findings, report)
     prepare_outputs(report, json_target, findings=folders[-1])
     checker, names = Checker(command=check, seconds=check_seconds), _models(models)
+    recorded, digest = _read(trace)
     question = RecordedQuestion(
-        trace=read_trace(trace),
+        trace=recorded,
         checker=checker,
         models=names,
         states_max=STATES_OF_AN_EFFORT * effort,
@@ -109,7 +111,7 @@ def power(
         outcome = _explored_here(question, workers or CORES, seconds)
     else:
         outcome = Outcome(phases=[_explored_on_spark(question, master, settings)])
-    phase = _with_lines(outcome.phases[0], trace, checker)
+    phase = _with_lines(outcome.phases[0], trace, digest, checker)
     outcome.phases = [phase]
     asked = Asked(target=str(trace), path=os.path.realpath(trace), preset=RECORDED, seed=0, effort=effort)
     console, saved = result_console(json_target), []
@@ -127,6 +129,12 @@ def power(
     if outcome.interrupted_by is not None:
         signal.raise_signal(outcome.interrupted_by)
     return ExitCode[phase.verdict.name]
+
+
+def _read(file: Path) -> tuple[Trace, str]:
+    """Return a trace and its digest, of the same bytes: the file may be replaced or removed before the end."""
+    content = read_content(file)
+    return trace_of(content, file), digest_of(content)
 
 
 def _explored_here(question: RecordedQuestion, workers: int, seconds: float | None) -> Outcome:
@@ -179,14 +187,14 @@ def _count(count: int) -> str:
     return f"{count:,}" if count < COUNTED_MAX else "over 10^18"
 
 
-def _with_lines(phase: Phase, trace: Path, checker: Checker) -> Phase:
+def _with_lines(phase: Phase, trace: Path, digest: str, checker: Checker) -> Phase:
     """Return the phase whose findings have the line that repeats them, and what `replay` needs of it."""
     command = f"tornproof power {shell_word(str(trace))} --check {shell_word(checker.command)}"
     if checker.seconds != CHECK_SECONDS:
         command += f" --check-seconds {checker.seconds}"
     given = {
         "trace": str(trace),
-        "trace_digest": digest_of(trace),
+        "trace_digest": digest,
         "check": checker.command,
         "check_seconds": checker.seconds,
     }

@@ -22,7 +22,7 @@ from tornproof.harness.counterexamples.words import causes_of
 from tornproof.harness.explorers.recorded.checker import Checker
 from tornproof.harness.explorers.recorded.explorer import RecordedQuestion, check_one
 from tornproof.harness.mutation.replay import replay_planted
-from tornproof.harness.recording.trace_file import digest_of, read_trace
+from tornproof.harness.recording.trace_file import digest_of, read_content, trace_of
 from tornproof.harness.replay import replay_finding
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.errors import UsageError
@@ -102,10 +102,11 @@ def _of_recorded(found: Finding, *, run_checker: bool) -> Replayed:
         return Replayed(verdict=Verdict.UNKNOWN, note=f"it needs its trace and its checker{hint}: {evidence['replay']}")
     try:
         file = Path(evidence["trace"])
-        if evidence.get("trace_digest", digest := digest_of(file)) != digest:
+        content = read_content(file)
+        if evidence.get("trace_digest", digest := digest_of(content)) != digest:
             return Replayed(verdict=Verdict.UNKNOWN, note=f"{file} is not the trace that it was found in")
         question = RecordedQuestion(
-            trace=read_trace(file),
+            trace=trace_of(content, file),
             checker=Checker(command=evidence["check"], seconds=float(evidence["check_seconds"])),
             states_max=1,
         )

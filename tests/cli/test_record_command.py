@@ -131,6 +131,36 @@ def test_a_finding_says_what_is_lost_and_replays_by_its_line(tornproof: WarmRunn
     assert evidence["state"] in shlex.split(line) and evidence["model"] == "B" and evidence["lost"]
 
 
+def test_a_finding_of_relative_paths_replays_from_any_directory(tornproof: WarmRunner, data: Path) -> None:
+    """The trace and the checker were looked for in the directory of the replay."""
+    trace, other = record(tornproof, data), data.parent / "other"
+    project, moved = data.parent / "project", data.parent / "moved"
+    for folder in (project, other):
+        folder.mkdir()
+    trace.rename(project / "run.trace")
+    (project / "check.sh").write_text(CHECKER.replace("$1", "$2").replace("$0", "$1"))
+    check, options = "sh check.sh {dir} {acks}", ("--models", "B", "--workers", "1")
+    run = tornproof("power", "run.trace", "--check", check, *options, "--findings", "the/found", folder=project)
+    assert run.code == 1, run
+    (other / "link").symlink_to(project / "the/found")
+    (file,) = (other / "link").iterdir()
+    again = tornproof("replay", file, "--run-checker", folder=other)
+    assert again.code == 1 and "The checker: exit code 1." in again.out, again
+    project.rename(moved)
+    file = moved / "the/found" / file.name
+    assert "The checker: exit code 1." in tornproof("replay", file, "--run-checker", folder=other).out
+    for name in ("run.trace", "check.sh"):
+        (moved / name).rename(other / name)
+    (moved / "run.trace").write_text("of another run")
+    assert "The checker: exit code 1." in tornproof("replay", file, "--run-checker", folder=other).out
+    (other / "run.trace").unlink()
+    unlike = tornproof("replay", file, "--run-checker", folder=other)
+    assert unlike.code == 3 and f"{moved / 'run.trace'} is not the trace that it was found in" in unlike.out
+    (moved / "run.trace").unlink()
+    gone = tornproof("replay", file, "--run-checker", folder=other)
+    assert gone.code == 2 and all(f"{folder}/run.trace: cannot read" in gone.err for folder in (moved, other))
+
+
 def test_a_trace_that_is_removed_while_it_is_explored_takes_nothing_away(tornproof: WarmRunner, data: Path) -> None:
     """The command ended with "cannot read", and the findings of maybe hours were lost."""
     trace, findings = record(tornproof, data), data.parent / "findings"

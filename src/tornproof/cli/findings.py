@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
@@ -31,6 +32,8 @@ ANSWERS = {
     Verdict.UNKNOWN: "UNKNOWN: this release cannot replay it",
 }
 """What is said of a finding that was replayed."""
+ROOT = "root"
+"""Names in a finding the directory from which it was found, relative to that of its file."""
 OF_A_LOG = ("scenario", "test_case", "log")
 UNPACKED_LIMIT_BYTES = 512 * 1024 * 1024
 FindingsOption = Annotated[
@@ -50,11 +53,12 @@ def findings_directories(asked: Path | None, report: Path | None) -> list[Path]:
 
 
 def save_findings(
-    phases: Iterable[Phase], table: str, path: str, image: DiskImage, directory: Path
+    phases: Iterable[Phase], table: str, path: str, image: DiskImage, directory: Path, *, root: Path | None = None
 ) -> list[dict[str, Any]]:
     """Write each finding to its own file and return the entries for `check --json`.
 
-    The file name is a hash of the content, so the same finding of a later run has the same file.
+    The file name is a hash of the content, so the same finding of a later run has the same file, whatever its `root`,
+    which is where the paths in it lead from.
     """
     saved = []
     packed: dict[str, str] = {}
@@ -64,6 +68,8 @@ def save_findings(
             digest = zlib.crc32(json.dumps(document, sort_keys=True).encode())
             target = directory / f"{phase.name}-{digest:08x}.json"
             make_folder(directory)
+            if root is not None:
+                document[ROOT] = path_to_root(root, directory)
             write_json(document, str(target))
             saved.append(
                 {
@@ -75,6 +81,17 @@ def save_findings(
                 }
             )
     return saved
+
+
+def path_to_root(root: Path, directory: Path) -> str:
+    """Return what findings in a directory have as ROOT; above a link to that directory is another one."""
+    return os.path.relpath(root, directory.resolve())
+
+
+def root_of(file: Path) -> Path | None:
+    """Return the ROOT of a finding; None if it has none, as those that need none and those of earlier releases."""
+    root = json.loads(file.read_text(encoding="utf-8")).get(ROOT)
+    return None if root is None else (file.resolve().parent / str(root)).resolve()
 
 
 def finding_document(finding: Finding, table: str, start_files: dict[str, str]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from tornproof.cli.findings import finding_document, load_finding
+from tornproof.cli.findings import ROOT, finding_document, load_finding, path_to_root, root_of
 from tornproof.cli.output import make_folder, replacing, write_json
 from tornproof.harness.common.verdict import Finding, Verdict, worst
 from tornproof.impl.errors import UsageError
@@ -34,7 +34,7 @@ def write_replay(finding: Finding, test: str, number: int, directory: Path, root
     The file names pytest's root directory relative to its own. Raises UsageError if it cannot be written.
     """
     document = finding_document(finding, finding.evidence["target"], {})
-    document |= {"test": test, "exploration": number, "root": os.path.relpath(root, directory)}
+    document |= {"test": test, "exploration": number, ROOT: path_to_root(root, directory)}
     digest = zlib.crc32(json.dumps(document, sort_keys=True).encode())
     file = directory / f"{finding.phase}-{digest:08x}.json"
     # In a directory that was there before, git has to ignore what its owner wants.
@@ -55,7 +55,7 @@ def read_replay(path: Path, shown: str) -> Replay:
             finding=finding,
             test=str(document["test"]),
             number=int(document["exploration"]),
-            root=path.parent / str(document.get("root", os.pardir)),
+            root=root_of(path) or path.parent / os.pardir,
         )
     except (KeyError, TypeError, ValueError) as error:
         raise UsageError(f"{shown}: a finding, but not one of a test") from error

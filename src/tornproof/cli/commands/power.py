@@ -107,17 +107,18 @@ def power(
     )
     if only_state is not None:
         return _one_state(question, only_state, json_target)
+    asked = Asked(target=str(trace), path=os.path.realpath(trace), preset=RECORDED, seed=0, effort=effort)
+    root = Path.cwd()
     if master is None:
         outcome = _explored_here(question, workers or CORES, seconds)
     else:
         outcome = Outcome(phases=[_explored_on_spark(question, master, settings)])
     phase = _with_lines(outcome.phases[0], trace, digest, checker)
     outcome.phases = [phase]
-    asked = Asked(target=str(trace), path=os.path.realpath(trace), preset=RECORDED, seed=0, effort=effort)
     console, saved = result_console(json_target), []
     try:
         for folder in folders:
-            saved = save_findings([phase], str(trace), "", DiskImage(), folder)
+            saved = save_findings([phase], str(trace), "", DiskImage(), folder, root=root)
         document = check_document(asked, Bounds.of(effort), outcome, saved, workers or CORES)
         document["bounds"] = {"states": question.states_max}
         written = add_run(document, report)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterable, Sequence
+from contextlib import chdir
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from tornproof.cli.console import result_console
 from tornproof.cli.explanation_print import print_explanation
-from tornproof.cli.findings import ANSWERS, load_finding
+from tornproof.cli.findings import ANSWERS, load_finding, root_of
 from tornproof.cli.output import ExitCode, JsonOption, check_outputs, write_json
 from tornproof.cli.replay_file import is_of_test, read_replay, replay_test
 from tornproof.harness.common.shell_word import shell_word
@@ -22,6 +24,7 @@ from tornproof.harness.counterexamples.words import causes_of
 from tornproof.harness.explorers.recorded.checker import Checker
 from tornproof.harness.explorers.recorded.explorer import RecordedQuestion, check_one
 from tornproof.harness.mutation.replay import replay_planted
+from tornproof.harness.recording.steps import Trace
 from tornproof.harness.recording.trace_file import digest_of, read_content, trace_of
 from tornproof.harness.replay import replay_finding
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -56,30 +59,32 @@ def replay(
     if finding.is_local and finding.local.exists() and not finding.local.is_file():
         raise UsageError(f"{finding}: not a regular file, as that of a finding is")
     if finding.is_local:
-        return _replay(finding.local, str(finding), json_target, run_checker=run_checker, verbose=verbose)
+        return _replay(finding.local, finding, json_target, run_checker=run_checker, verbose=verbose)
     with tempfile.TemporaryDirectory(prefix="tornproof-finding-") as folder:
         file = Path(folder, finding.name)
         file.write_bytes(finding.read_bytes())
-        return _replay(file, str(finding), json_target, run_checker=run_checker, verbose=verbose)
+        return _replay(file, finding, json_target, run_checker=run_checker, verbose=verbose)
 
 
-def _replay(file: Path, finding: str, json_target: str | None, *, run_checker: bool, verbose: bool) -> int:
+def _replay(file: Path, finding: Location, json_target: str | None, *, run_checker: bool, verbose: bool) -> int:
     """Reproduce the finding of a file of this machine, which was given as `finding`."""
     if is_of_test(file):
         return _of_test(file, json_target)
     found, image, path = load_finding(file)
-    document = {"format": 1, "finding": finding, "sentence": found.sentence}
+    document = {"format": 1, "finding": str(finding), "sentence": found.sentence}
     if is_simulated(found.evidence):
         replayed = _as_it_is(found, replay_planted(found), image, path)
         document |= {"same_evidence": replayed.is_same, "note": replayed.note}
         if replayed.evidence:
             document["explanation"] = replayed.evidence["explanation"]
     elif "replay" in found.evidence:
-        replayed = _of_recorded(found, run_checker=run_checker)
+        # A copy of a remote file lies anywhere.
+        roots = [root_of(file) if finding.is_local else None, Path.cwd()]
+        replayed = _of_recorded(found, roots, run_checker=run_checker)
     else:
         replayed = _as_it_is(found, Replayed(verdict=replay_finding(found, image, path)), image, path)
     write_json({**document, "verdict": replayed.verdict.name}, json_target)
-    _print(found, replayed, finding, json_target, verbose=verbose)
+    _print(found, replayed, str(finding), json_target, verbose=verbose)
     return ExitCode[replayed.verdict.name]
 
 
@@ -94,25 +99,41 @@ def _as_it_is(found: Finding, replayed: Replayed, image: DiskImage, path: str) -
     return replace(replayed, verdict=verdict, note=OTHER_ORDER)
 
 
-def _of_recorded(found: Finding, *, run_checker: bool) -> Replayed:
+def _of_recorded(found: Finding, roots: Iterable[Path | None], *, run_checker: bool) -> Replayed:
     """Ask the checker again, or say how: a finding of an older release has only the line."""
     evidence = found.evidence
     if not run_checker or "check" not in evidence:
         hint = ", or run its checker by --run-checker" if "check" in evidence else ""
         return Replayed(verdict=Verdict.UNKNOWN, note=f"it needs its trace and its checker{hint}: {evidence['replay']}")
     try:
-        file = Path(evidence["trace"])
-        content = read_content(file)
-        if evidence.get("trace_digest", digest := digest_of(content)) != digest:
-            return Replayed(verdict=Verdict.UNKNOWN, note=f"{file} is not the trace that it was found in")
-        question = RecordedQuestion(
-            trace=trace_of(content, file),
-            checker=Checker(command=evidence["check"], seconds=float(evidence["check_seconds"])),
-            states_max=1,
-        )
-        answer, _ = check_one(question, evidence["state"])
+        return _asked_again(evidence, [root for root in dict.fromkeys(roots) if root is not None and root.is_dir()])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UsageError(f"the finding lacks what a replay needs: {type(error).__name__}: {error}") from error
+
+
+def _asked_again(evidence: dict[str, Any], roots: Sequence[Path]) -> Replayed:
+    """Ask the checker in the first directory from which the path of the trace leads to it."""
+    missing, others = [], []
+    for root in roots:
+        file = root / evidence["trace"]
+        try:
+            content = read_content(file)
+        except UsageError as error:
+            missing.append(str(error))
+            continue
+        if evidence.get("trace_digest", digest := digest_of(content)) == digest:
+            # The words of the checker's command may be relative paths, too.
+            with chdir(root):
+                return _answer(evidence, trace_of(content, file))
+        others.append(f"{file} is not the trace that it was found in")
+    if not others:
+        raise UsageError("; ".join(missing))
+    return Replayed(verdict=Verdict.UNKNOWN, note="; ".join(others))
+
+
+def _answer(evidence: dict[str, Any], trace: Trace) -> Replayed:
+    checker = Checker(command=evidence["check"], seconds=float(evidence["check_seconds"]))
+    answer, _ = check_one(RecordedQuestion(trace=trace, checker=checker, states_max=1), evidence["state"])
     verdict = Verdict.VALID if answer.accepts else Verdict.INVALID
     return Replayed(verdict=verdict, note="" if answer.accepts else f"The checker: {answer}.")
 

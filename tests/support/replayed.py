@@ -1,6 +1,6 @@
 """What a part of *roundtrip* finds first, and what comes of it again."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from itertools import islice
 
@@ -22,11 +22,27 @@ def replayed(findings: Iterable[Finding]) -> set[Verdict]:
     return {replay_roundtrip(each, NO_TABLE, "/table") for each in findings}
 
 
+def first_that_replays(part: Part, mistake: AbstractContextManager[None]) -> list[Finding]:
+    """Return what a part finds first of a mistake; it must replay until the mistake is gone."""
+    return _that_replay(first_findings, part, mistake)
+
+
+def all_that_replay(part: Part, mistake: AbstractContextManager[None]) -> list[Finding]:
+    """Return all that a part finds of a mistake; each finding must replay until the mistake is gone."""
+    return _that_replay(lambda part: [*findings_of(part)], part, mistake)
+
+
 def kinds_that_replay(part: Part, mistake: AbstractContextManager[None]) -> set[str]:
     """Return the kinds of what a part finds of a mistake; each finding must replay until the mistake is gone."""
+    cases = part.cases()
+    return {part.kind_of(cases[each.evidence[part.key]]) for each in all_that_replay(part, mistake)}
+
+
+def _that_replay(
+    find: Callable[[Part], list[Finding]], part: Part, mistake: AbstractContextManager[None]
+) -> list[Finding]:
     with mistake:
-        findings = [*findings_of(part)]
+        findings = find(part)
         assert replayed(findings) == {Verdict.INVALID}
     assert replayed(findings) == {Verdict.VALID}
-    cases = part.cases()
-    return {part.kind_of(cases[each.evidence[part.key]]) for each in findings}
+    return findings

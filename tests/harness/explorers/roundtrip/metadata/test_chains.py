@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from replayed import first_findings, replayed
+from replayed import first_that_replays
 
 from tornproof.harness.common.patch import replaced
-from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.explorers.roundtrip.metadata.chains import (
     chains,
 )
@@ -25,7 +24,4 @@ def test_chains_are_counted_and_checked() -> None:
     ],
 )
 def test_other_readers_are_noticed_and_their_findings_replay(location: str, broken: object) -> None:
-    with replaced(f"tornproof.impl.{location}", broken):
-        findings = first_findings(CHAINS)
-        assert replayed(findings) == {Verdict.INVALID}
-    assert replayed(findings) == {Verdict.VALID}
+    first_that_replays(CHAINS, replaced(f"tornproof.impl.{location}", broken))

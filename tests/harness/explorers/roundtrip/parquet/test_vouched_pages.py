@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from replayed import first_findings, replayed
+from replayed import first_that_replays
 
 from tornproof.harness.common.patch import original_of, replaced
-from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.explorers.roundtrip.explorer import findings_of
 from tornproof.harness.explorers.roundtrip.parquet.vouched_pages import COLUMNS, failed_controls, vouched_pages
 from tornproof.harness.explorers.roundtrip.parts import VOUCHED_PAGES
@@ -28,7 +27,4 @@ def test_what_is_taken_for_sound_is_read_as_it_was_written() -> None:
 )
 def test_looser_rules_are_noticed_and_their_findings_replay(location: str, broken: object) -> None:
     assert original_of(location) is not None
-    with replaced(location, broken):
-        findings = first_findings(VOUCHED_PAGES)
-        assert replayed(findings) == {Verdict.INVALID}
-    assert replayed(findings) == {Verdict.VALID}
+    first_that_replays(VOUCHED_PAGES, replaced(location, broken))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from depth import sampled
 from msgspec.structs import replace
-from replayed import replayed
+from replayed import all_that_replay, replayed
 
 from tornproof.harness.common.new_tables import TIME
 from tornproof.harness.common.patch import wrapped
@@ -131,9 +131,9 @@ def test_a_look_at_nothing_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("place", ["partition_change", "partition_build"])
 def test_options_that_no_file_can_have_are_refused_and_a_writer_that_takes_them_is_found(place: str) -> None:
     assert [(each.name, problem) for each in wrong() if (problem := problem_of(each))] == []
-    with wrapped(f"tornproof.impl.write.{place}:check_options", lambda _: lambda *_: None):
-        findings = [*findings_of(WRONG_OPTIONS)]
-        assert replayed(findings) == {Verdict.INVALID}
+    findings = all_that_replay(
+        WRONG_OPTIONS, wrapped(f"tornproof.impl.write.{place}:check_options", lambda _: lambda *_: None)
+    )
     assert {wrong()[each.evidence["wrong"]].name for each in findings} >= {
         "no bounds of the timestamp",
         "a filter of booleans",

@@ -9,11 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from replayed import replayed
+from replayed import all_that_replay
 
 from tornproof.harness.common.patch import wrapped
-from tornproof.harness.common.verdict import Verdict
-from tornproof.harness.explorers.roundtrip.explorer import findings_of
 from tornproof.harness.explorers.roundtrip.parquet.written_partitions import (
     GROUP_BYTES_MAX,
     _differences_of_sizes,
@@ -48,11 +46,8 @@ def without_first(make: Callable[..., Any]) -> Callable[..., Any]:
 def test_what_is_left_out_is_a_finding_that_replays(
     location: str, broken: Callable[[Callable[..., Any]], Callable[..., Any]], words: str
 ) -> None:
-    with wrapped(location, broken):
-        findings = [*findings_of(WRITTEN_PARTITIONS)]
-        assert findings and all(words in each.sentence for each in findings)
-        assert replayed(findings) == {Verdict.INVALID}
-    assert replayed(findings) == {Verdict.VALID}
+    findings = all_that_replay(WRITTEN_PARTITIONS, wrapped(location, broken))
+    assert findings and all(words in each.sentence for each in findings)
 
 
 def test_a_later_row_group_that_is_too_large_is_noticed() -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from replayed import first_findings, replayed
+from replayed import first_that_replays
 
 from tornproof.harness.common.patch import wrapped
-from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.explorers.roundtrip.parts import OFFLINE_RECOVERIES
 from tornproof.harness.explorers.roundtrip.writing import offline_recoveries as module
 from tornproof.harness.explorers.roundtrip.writing.offline_recoveries import (
@@ -33,17 +32,12 @@ def keeping(_: Any) -> Any:
 
 
 def test_a_recovery_that_keeps_dead_bytes_is_found_and_replays() -> None:
-    with wrapped("tornproof.impl.repair.plan:_is_all_reached", keeping):
-        findings = first_findings(OFFLINE_RECOVERIES)
-        assert replayed(findings) == {Verdict.INVALID}
+    findings = first_that_replays(OFFLINE_RECOVERIES, wrapped("tornproof.impl.repair.plan:_is_all_reached", keeping))
     assert "another one is" in findings[0].sentence
-    assert replayed(findings) == {Verdict.VALID}
 
 
 def test_a_search_that_ends_at_what_nobody_can_read_is_found() -> None:
-    with wrapped("tornproof.impl.repair.plan:decode_metadata", ending_at_the_unknown):
-        findings = first_findings(OFFLINE_RECOVERIES)
-        assert findings and replayed(findings) == {Verdict.INVALID}
+    first_that_replays(OFFLINE_RECOVERIES, wrapped("tornproof.impl.repair.plan:decode_metadata", ending_at_the_unknown))
 
 
 def ending_at_the_unknown(decode: Any) -> Any:

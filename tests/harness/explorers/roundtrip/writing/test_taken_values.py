@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from replayed import replayed
+from replayed import all_that_replay
 
 from tornproof.harness.common.patch import replaced
-from tornproof.harness.common.verdict import Verdict
-from tornproof.harness.explorers.roundtrip.explorer import findings_of
 from tornproof.harness.explorers.roundtrip.parts import TAKEN_VALUES
 from tornproof.harness.explorers.roundtrip.writing import taken_values
 from tornproof.harness.explorers.roundtrip.writing.offered_values import offered_columns
@@ -31,11 +29,8 @@ def test_columns_of_every_type_take_what_they_hold() -> None:
     ],
 )
 def test_a_writer_that_takes_more_or_less_is_found_and_replays(place: str, substitute: Any, words: str) -> None:
-    with replaced(f"tornproof.impl.write.{place}", substitute):
-        findings = [*findings_of(TAKEN_VALUES)]
-        assert any(words in each.sentence for each in findings)
-        assert replayed(findings) == {Verdict.INVALID}
-    assert replayed(findings) == {Verdict.VALID}
+    findings = all_that_replay(TAKEN_VALUES, replaced(f"tornproof.impl.write.{place}", substitute))
+    assert any(words in each.sentence for each in findings)
 
 
 @pytest.mark.nightly

@@ -26,7 +26,7 @@ from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import (
 )
 from tornproof.harness.explorers.roundtrip.metadata.placed_partitions import GENERATED, PARQUET
 from tornproof.harness.explorers.roundtrip.metadata.transaction_files import Entry, of_entries
-from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of, problem_of
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, ask, outcome_of, problem_of
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
@@ -90,7 +90,7 @@ def _ranges() -> Iterator[Question]:
         low, high = TIMES[start], TIMES[end]
         is_right = low is None or high is None or low <= high
         expected = (low, high) if is_right else "TimeTextError"
-        yield Question("ranges", f"the times from {start} to {end}", functools.partial(_range, start, end), expected)
+        yield ask("ranges", f"the times from {start} to {end}", expected, _range, start, end)
 
 
 def _range(start: str | None, end: str | None) -> Any:
@@ -120,8 +120,7 @@ def _rooms() -> Iterator[Question]:
             for step in (-1, 0, 8):
                 expected = NO_ROOM if step < 0 else every_type.ROW_COUNT
                 name = f"a read of {count} {words} in {step} bytes more than they need"
-                read = functools.partial(_read_within, snapshot, some, needed_bytes + step)
-                yield Question("rooms", name, read, expected)
+                yield ask("rooms", name, expected, _read_within, snapshot, some, needed_bytes + step)
 
 
 @functools.cache
@@ -192,9 +191,7 @@ def _unnamed() -> Iterator[Question]:
         ("a timestamp without a number", [(1, [value, (-1, TIMESTAMP, "t")])], (["value", "t"], 0)),
     )
     for words, partitions, expected in cases:
-        yield Question(
-            "unnamed", f"a table without _meta of {words}", functools.partial(_columns, partitions), expected
-        )
+        yield ask("unnamed", f"a table without _meta of {words}", expected, _columns, partitions)
 
 
 def _columns(partitions: Sequence[tuple[int, Columns]]) -> Any:
@@ -231,12 +228,7 @@ def _advice() -> Iterator[Question]:
         metadata = TableMetadata(columns=columns, partition_by=PartitionBy.DAY, timestamp_id=-1, has_wal=has_log)
         table = Table(storage=DiskImage(), path=PATH, metadata=metadata)
         rejected = "IndexedColumnError" if has_index else None
-        yield Question(
-            "advice",
-            f"a commit to {of}",
-            functools.partial(outcome_of, functools.partial(reject_indexed, table)),
-            rejected,
-        )
+        yield ask("advice", f"a commit to {of}", rejected, outcome_of, functools.partial(reject_indexed, table))
         found = functools.partial(_is_said, functools.partial(parquet_last_advice, table, is_last))
         end = "in Parquet" if is_last else "native"
         yield Question("advice", f"advice on {of}, whose last partition is {end}", found, is_last and not has_log)
@@ -267,13 +259,11 @@ def _below() -> Iterator[Question]:
     )
     for words, files, links, expected in cases:
         of = f"a folder with {words}"
-        yield Question("below", f"the tables below {of}", functools.partial(made, files, links, _found), expected)
+        yield ask("below", f"the tables below {of}", expected, made, files, links, _found)
         is_above = expected not in ([], ["."])
-        found = functools.partial(made, files, links, _is_root)
-        yield Question("below", f"whether {of} has tables below it", found, is_above)
+        yield ask("below", f"whether {of} has tables below it", is_above, made, files, links, _is_root)
     for words, files in (("files", ["a/b", "c"]), ("a file that is no folder", ["_txn/x"])):
-        found = functools.partial(made, files, {}, _is_root)
-        yield Question("below", f"whether a folder with {words} has tables below it", found, False)
+        yield ask("below", f"whether a folder with {words} has tables below it", False, made, files, {}, _is_root)
 
 
 def _is_root(top: Path) -> bool:
@@ -284,7 +274,7 @@ def _linked() -> Iterator[Question]:
     """Yield tables with a partition on another volume, to which a link leads, with and without `_meta`."""
     for has_meta in (True, False):
         name = f"a table {'with' if has_meta else 'without'} `_meta` to whose partition a link leads"
-        yield Question("linked", name, functools.partial(_rows_behind_a_link, has_meta=has_meta), len(LINKED_TIMES))
+        yield ask("linked", name, len(LINKED_TIMES), _rows_behind_a_link, has_meta=has_meta)
 
 
 def _unreferenced() -> Iterator[Question]:
@@ -301,9 +291,7 @@ def _unreferenced() -> Iterator[Question]:
     names = sorted({"default", "other", "1970-01-02.detached", *itertools.chain(*own.values())})
     for partition_by, expected in own.items():
         words = f"the directories that are not named of a table by {partition_by.name.lower()}"
-        yield Question(
-            "unreferenced", words, functools.partial(_unreferenced_of, partition_by, names), sorted(expected)
-        )
+        yield ask("unreferenced", words, sorted(expected), _unreferenced_of, partition_by, names)
 
 
 def _unreferenced_of(partition_by: PartitionBy, names: Sequence[str]) -> list[str]:
@@ -353,14 +341,13 @@ def _views() -> Iterator[Question]:
         name = f"a view of row group {group} whose block begins {words} words after the last place that has room"
         moved = generation(0)
         moved.patches.append((f"entry {group}", 0, "<I", last_start + words))
-        found = functools.partial(_viewed, moved.encoded(), moved.token)
-        yield Question("views", name, found, DAMAGED if words > 0 else "seen")
+        yield ask("views", name, DAMAGED if words > 0 else "seen", _viewed, moved.encoded(), moved.token)
 
 
 def _places() -> Iterator[Question]:
     """Yield names of columns, and their places in metadata, and copies of metadata that are damaged."""
     for number, name in enumerate(WIDE_NAMES):
-        yield Question("places", f"the place of the column {name}", functools.partial(_place_of, name), number)
+        yield ask("places", f"the place of the column {name}", number, _place_of, name)
     name = "a view of metadata with another bit, after one of the sound ones at another path"
     yield Question("views", name, _viewed_after_others, DAMAGED)
 

@@ -29,7 +29,7 @@ from tornproof.harness.explorers.roundtrip.metadata.chains import PREVIOUS_AT, g
 from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import SORTED_BY_TIMESTAMP, WORD_BYTES
 from tornproof.harness.explorers.roundtrip.metadata.placed_partitions import PARQUET, data_ending_at
 from tornproof.harness.explorers.roundtrip.metadata.transaction_files import Entry, of_entries
-from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of, problem_of
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, ask, outcome_of, problem_of
 from tornproof.harness.explorers.roundtrip.worked_out.tables.new_tables import META_COLUMN, META_HEADER
 from tornproof.harness.simulator.filesystem.faulty import Fault, FaultyStorage, RefusingStorage
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -138,7 +138,7 @@ def _left_copies() -> Iterator[Question]:
     """Yield copies of what recoveries keep that end in an error, of which nothing may be left."""
     for kind, reason in itertools.product((CallKind.PWRITE, CallKind.FSYNC), (NO_SPACE, BROKEN)):
         words = f"what is left of a copy when it cannot {kind}: {reason.value}"
-        yield Question("kept", words, functools.partial(_left_of_copy, kind, reason), [])
+        yield ask("kept", words, [], _left_of_copy, kind, reason)
 
 
 def _left_of_copy(kind: CallKind, reason: StorageReason) -> list[str]:
@@ -160,8 +160,7 @@ def _synced_names() -> Iterator[Question]:
         ("a migration to one that is there", lambda storage: migrate_table(storage, every_type.PATH, out=".")),
     )
     for words, call in calls:
-        found = functools.partial(_unsynced, _without_pm(), call)
-        yield Question("synced", f"what is not synced after {words}", found, [])
+        yield ask("synced", f"what is not synced after {words}", [], _unsynced, _without_pm(), call)
     for words, change in (
         ("what is behind the committed bytes", lambda name, each: each + b"?" * name.endswith(DATA_FILE)),
         (
@@ -211,7 +210,7 @@ def _dry_runs() -> Iterator[Question]:
 
     for out in (None, "out", "."):
         words = f"what a dry run of a migration to {out or 'the table'} changes"
-        yield Question("dry runs", words, functools.partial(_changed_by_dry_run, out), [])
+        yield ask("dry runs", words, [], _changed_by_dry_run, out)
 
 
 def _recovered(*, has_index: bool, damage: str, dry_run: bool) -> Any:
@@ -241,12 +240,11 @@ def _pinned() -> Iterator[Question]:
     """Yield readers who may not open the file of pins: they read without one if that is because of its permissions."""
     for reason in StorageReason:
         expected = False if reason.name in ("MISSING", "NOT_PERMITTED") else "StorageError"
-        words = f"whether a reader has a pin where {reason.value}"
-        yield Question("pins", words, functools.partial(_is_pinned, reason), expected)
+        yield ask("pins", f"whether a reader has a pin where {reason.value}", expected, _is_pinned, reason)
         # Where there are no locks, as on other systems, nobody has a pin.
         expected = False if reason is StorageReason.NO_LOCKS else "StorageError"
         words = f"whether a reader has a pin that cannot be locked: {reason.value}"
-        yield Question("pins", words, functools.partial(_is_pinned, reason, at_lock=True), expected)
+        yield ask("pins", words, expected, _is_pinned, reason, at_lock=True)
     for words, location, substitute in (
         ("another system", "sys:platform", "darwin"),
         ("a machine without fences", f"{REAL}:fence_of_this_machine", lambda: None),
@@ -255,7 +253,7 @@ def _pinned() -> Iterator[Question]:
         yield Question("pins", f"whether a lock is granted on {words}", found, "StorageError")
     for code in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EIO):
         words = f"whether a lock is granted where the call for it fails by {errno.errorcode[code]}"
-        yield Question("pins", words, functools.partial(_is_locked_after, code), "StorageError")
+        yield ask("pins", words, "StorageError", _is_locked_after, code)
     yield Question("pins", "whether a lock ends with a file that was forgotten", _is_free_again, [False, True])
     words = "whether a lock ends with its file, which was refused another one and is still mapped"
     yield Question("pins", words, _is_free_beside_a_mapping, [True, False, True])
@@ -334,7 +332,7 @@ def _moved() -> Iterator[Question]:
         ("an unknown feature of the header, and no rows,", {**UNKNOWN, "groups": [], "place": []}, False),
     ):
         name = f"whether metadata with {words} are encoded anew, without the orphan that they skip"
-        yield Question("moved", name, functools.partial(_is_moved, values), (is_moved, not is_moved))
+        yield ask("moved", name, (is_moved, not is_moved), _is_moved, values)
 
 
 def _is_moved(values: dict[str, Any]) -> tuple[bool, bool]:

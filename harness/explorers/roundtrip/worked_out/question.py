@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,11 @@ class Question:
     name: str
     found: Callable[[], Any]
     expected: Any
+
+
+def ask(kind: str, name: str, expected: Any, call: Callable[..., Any], /, *arguments: Any, **settings: Any) -> Question:
+    """Return the question what a call answers to arguments."""
+    return Question(kind, name, functools.partial(call, *arguments, **settings), expected)
 
 
 @errors_as_problems

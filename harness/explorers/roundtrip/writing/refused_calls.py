@@ -17,7 +17,7 @@ from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.patch import Controls, not_noticed, replaced
 from tornproof.harness.common.whose_error import needed
-from tornproof.harness.explorers.roundtrip.worked_out.question import Question, problem_of
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, ask, problem_of
 from tornproof.harness.explorers.roundtrip.writing.kills import Rows, row_count_in, rows_in, table_of, table_of_rows
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -120,7 +120,7 @@ def _creations() -> Iterator[Question]:
         ),
     ):
         call = functools.partial(_create, columns=columns, timestamp=timestamp, partition_by=partition_by)
-        yield Question("creations", f"a new table with {words}", functools.partial(_answer, call), expected)
+        yield ask("creations", f"a new table with {words}", expected, _answer, call)
 
 
 def _create(storage: MemoryStorage, *, columns: Sequence[NewColumn], timestamp: str, partition_by: PartitionBy) -> str:
@@ -156,16 +156,15 @@ def _writes() -> Iterator[Question]:
         ("has rows without a time", lambda writer, _: writer.write(pa.table({"v": [1]})), "RowsRejectedError"),
         ("has a column twice", lambda writer, _: writer.write(_twice(writer)), "RowsRejectedError"),
     ):
-        call = functools.partial(_after, write=write)
-        yield Question("writes", f"a writer that {words}", functools.partial(_answer, call), expected)
+        yield ask("writes", f"a writer that {words}", expected, _answer, functools.partial(_after, write=write))
     for step, answer in ((-1, "RowsRejectedError"), (0, len(TEXTS)), (1, len(TEXTS))):
         words = f"a writer of texts for which an array has room for {step} bytes more than they need"
-        yield Question("writes", words, functools.partial(_answer, functools.partial(_within, step=step)), answer)
+        yield ask("writes", words, answer, _answer, functools.partial(_within, step=step))
         words = f"a writer of keys in two pieces for which an array has room for {step} bytes more than they need"
-        yield Question("writes", words, functools.partial(_answer, functools.partial(_keys_within, step=step)), answer)
+        yield ask("writes", words, answer, _answer, functools.partial(_keys_within, step=step))
     for error in (KeyboardInterrupt, MemoryError, RowsRejectedError):
         words = f"a writer whose plan ends in {error.__name__} when it has written a directory"
-        yield Question("writes", words, functools.partial(_left_by, error), ["as it was"])
+        yield ask("writes", words, ["as it was"], _left_by, error)
     others = "RowsRejectedError, and files are others"
     for words, change, expected in (
         ("drops a partition", lambda writer: writer.drop_partition(early), "RowsRejectedError"),
@@ -175,7 +174,7 @@ def _writes() -> Iterator[Question]:
     ):
         words = f"{words}, and then adopts what was merged with a partition"
         call = functools.partial(_after, write=functools.partial(_adopt_merged, meanwhile=change))
-        yield Question("writes", f"a writer that {words}", functools.partial(_answer, call), expected)
+        yield ask("writes", f"a writer that {words}", expected, _answer, call)
 
 
 def _after(storage: MemoryStorage, *, write: Write) -> list[tuple[int, Any]]:
@@ -325,8 +324,7 @@ def _reads() -> Iterator[Question]:
         (["w"], "UnknownColumnError"),
         (["V"], "UnknownColumnError"),
     ):
-        call = functools.partial(_shape, names=names)
-        yield Question("reads", f"rows of the columns {names}", functools.partial(_answer, call), expected)
+        yield ask("reads", f"rows of the columns {names}", expected, _answer, functools.partial(_shape, names=names))
 
 
 def _shape(storage: MemoryStorage, *, names: list[str] | None) -> tuple[int, int]:

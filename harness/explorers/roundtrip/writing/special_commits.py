@@ -21,7 +21,7 @@ from tornproof.harness.common.new_tables import metadata_with, new_table
 from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
 from tornproof.harness.common.whose_error import the_only
 from tornproof.harness.explorers.corruption import every_type
-from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of, problem_of
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, ask, outcome_of, problem_of
 from tornproof.harness.explorers.roundtrip.writing.kills import (
     Rows,
     commit,
@@ -101,8 +101,7 @@ def _keyed() -> Iterator[Question]:
         for pair, is_together in itertools.product(((0, 1), (0, 0)), (True, False)):
             values = [keys[number] for number in pair]
             words = f"rows of the {of} keys {values} in {'one commit' if is_together else 'two commits'}"
-            found = functools.partial(_left_of, of, values, is_together=is_together)
-            yield Question("keys", words, found, len({*pair}))
+            yield ask("keys", words, len({*pair}), _left_of, of, values, is_together=is_together)
 
     # There is nothing by which such keys can be compared.
     found = functools.partial(_left_of, "DOUBLE[]", [[1.0], [2.0]], is_together=True)
@@ -139,8 +138,7 @@ def _remembering() -> Iterator[Question]:
             for number, together in enumerate(days.split())
         ]
         words = f"commits to the days {days} by a writer that remembers {count}"
-        found = functools.partial(_one_by_one, count, commits)
-        yield Question("remembered", words, found, sorted(itertools.chain(*commits)))
+        yield ask("remembered", words, sorted(itertools.chain(*commits)), _one_by_one, count, commits)
 
 
 def _one_by_one(count: int, commits: Sequence[Rows]) -> Any:
@@ -160,10 +158,10 @@ def _beside_native() -> Iterator[Question]:
         words = f"a drop of day {dropped} of three, of which day {native} is native"
         # The day between the others would become the first or the last one.
         expected = "RowsRejectedError" if native == 1 else [day for day in others if day != native]
-        yield Question("native", words, functools.partial(_dropped, native, dropped), expected)
+        yield ask("native", words, expected, _dropped, native, dropped)
     for dropped, expected in ((2, "ParquetLastError"), (0, [1, 2])):
         words = f"a drop of day {dropped} of three, of which the last one is native, beside a server"
-        yield Question("native", words, functools.partial(_left_for_a_server, dropped), expected)
+        yield ask("native", words, expected, _left_for_a_server, dropped)
 
 
 def _dropped(native: int, dropped: int) -> Any:
@@ -215,9 +213,8 @@ def _symbols() -> Iterator[Question]:
         ("no text", [None], (0, 0)),
     ):
         for commit_count in (1, 2):
-            found = functools.partial(_symbol_counts, texts, commit_count)
             name = f"the counts of symbols after {commit_count} commits of {words}"
-            yield Question("symbols", name, found, [expected, (1, 1)])
+            yield ask("symbols", name, [expected, (1, 1)], _symbol_counts, texts, commit_count)
 
 
 def _symbol_counts(texts: Sequence[str | None], commit_count: int) -> list[tuple[int, int]]:
@@ -242,9 +239,8 @@ def _without_bounds() -> Iterator[Question]:
     """Yield commits of columns of all types without statistics, and which columns have bounds all the same."""
     for keeps in ((), ("c1", "c12")):
         names = sorted({"c0", *keeps}, key=lambda name: int(name[1:]))
-        found = functools.partial(_bounded, keeps)
-        yield Question(
-            "bounds", f"which columns have bounds where {', '.join(keeps) or 'no'} columns have", found, names
+        yield ask(
+            "bounds", f"which columns have bounds where {', '.join(keeps) or 'no'} columns have", names, _bounded, keeps
         )
 
 
@@ -264,7 +260,7 @@ def _made_anew() -> Iterator[Question]:
     """Yield drops of a day in whose place the same commit makes another one, and the flags that this one has."""
     for name, bit in (("no mark", 0), ("the mark of what is not written to", 1 << 62), ("a squash counter", 5 << 44)):
         words = f"the flags of a day that is made anew in place of one with {name}"
-        yield Question("made anew", words, functools.partial(_flags_made_anew, bit), FORMAT_BITS)
+        yield ask("made anew", words, FORMAT_BITS, _flags_made_anew, bit)
 
 
 def _flags_made_anew(bit: int) -> int:
@@ -281,7 +277,7 @@ def _interrupted() -> Iterator[Question]:
     """Yield commits that an interrupt ends before one of their changes: the writer is dead, and the rows are there."""
     for number in range(_change_count()):
         words = f"whether a writer is dead, and all rows are there or none, after an interrupt of change {number}"
-        yield Question("interrupted", words, functools.partial(_after_interrupt, number), ("WriterDeadError", True))
+        yield ask("interrupted", words, ("WriterDeadError", True), _after_interrupt, number)
 
 
 class _Interrupting(InterceptedStorage):
@@ -325,8 +321,7 @@ def _renamed() -> Iterator[Question]:
     """Yield commits that ask for a codec of a column by the name that it has now."""
     for codec, is_renamed in itertools.product((Codec.GZIP, Codec.SNAPPY), (False, True)):
         words = f"a commit with the codec {codec.name} of a column that was {'renamed' if is_renamed else 'kept'}"
-        found = functools.partial(_codec_of, codec, is_renamed=is_renamed)
-        yield Question("renamed", words, found, int(codec))
+        yield ask("renamed", words, int(codec), _codec_of, codec, is_renamed=is_renamed)
 
 
 def _codec_of(codec: Codec, *, is_renamed: bool) -> int:
@@ -356,8 +351,7 @@ def _second_attempts() -> Iterator[Question]:
     """Yield commits whose filters make metadata too large, streamed or not: filters are then in data.parquet."""
     for limit, is_streamed in itertools.product((1 << 20, 2_000), (False, True)):
         words = f"filters where metadata may have {limit} bytes, {'streamed' if is_streamed else 'at once'}"
-        found = functools.partial(_filters_under, limit, is_streamed=is_streamed)
-        yield Question("filters", words, found, (1, limit < 1 << 20))
+        yield ask("filters", words, (1, limit < 1 << 20), _filters_under, limit, is_streamed=is_streamed)
 
 
 def _filters_under(limit: int, *, is_streamed: bool) -> tuple[int, bool]:

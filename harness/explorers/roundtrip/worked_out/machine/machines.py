@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.whose_error import the_only
-from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, ask, outcome_of
 from tornproof.impl.storage.fences import fence_of
 from tornproof.impl.storage.interface import File, LockMode, OpenMode
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
@@ -72,17 +72,16 @@ def machines() -> Iterator[Question]:
         barrier = [(number, 0, 0, 0), (number, 1, 0, 0)] if is_there else None
         for answer, passed in ((0, barrier), (-1, barrier and "OSError")):
             words = f"what a fence of {machine} asks of a system with the commands {commands}, which answers {answer}"
-            found = functools.partial(_fence, machine, commands, answer)
-            yield Question("fences", words, found, [] if machine in ORDERED else passed)
+            yield ask("fences", words, [] if machine in ORDERED else passed, _fence, machine, commands, answer)
     words = "what a fence of aarch64 asks of another system than Linux"
-    yield Question("fences", words, functools.partial(_fence, "aarch64", 1, 0, system="darwin"), None)
+    yield ask("fences", words, None, _fence, "aarch64", 1, 0, system="darwin")
     fences: dict[str, Callable[[OperatingSystemStorage], None]] = {
         "loads": OperatingSystemStorage.load_fence,
         "stores": OperatingSystemStorage.store_fence,
     }
     for (ordered, order), error in itertools.product(fences.items(), (None, errno.EPERM)):
         words = f"what comes of a fence of {ordered} that the system answers with {error}"
-        yield Question("fences", words, functools.partial(_ordered, order, error), "StorageError" if error else 1)
+        yield ask("fences", words, "StorageError" if error else 1, _ordered, order, error)
     # Other systems have no such locks.
     for unlocked in ((), (0,), (1,), (0, 1), (1, 0)) if sys.platform == "linux" else ():
         words = (
@@ -93,7 +92,7 @@ def machines() -> Iterator[Question]:
     for mask in MASKS:
         expected = {"directory": 0o777 & ~mask, "file": 0o666 & ~mask}
         words = f"the permissions of what is made where the mask is {mask:03o}"
-        yield Question("permissions", words, functools.partial(_permissions, mask), expected)
+        yield ask("permissions", words, expected, _permissions, mask)
     for system, error, calls in (
         ("linux", None, ["fsync"]),
         ("darwin", None, ["F_FULLFSYNC"]),
@@ -101,7 +100,7 @@ def machines() -> Iterator[Question]:
         ("darwin", errno.EIO, ["F_FULLFSYNC", "fsync"]),
     ):
         words = f"how a file is synced on {system}, where a sync of the whole disk ends in error {error}"
-        yield Question("syncs", words, functools.partial(_synced, system, error), calls)
+        yield ask("syncs", words, calls, _synced, system, error)
     opened: dict[str, Callable[[OperatingSystemStorage, str], Any]] = {
         "read": lambda storage, path: storage.open_for_reading(path),
         "written": lambda storage, path: storage.open_for_writing(path),
@@ -114,9 +113,7 @@ def machines() -> Iterator[Question]:
         )
 
     for name, (words, call) in itertools.product(UNUSABLE_NAMES, CALLS.items()):
-        yield Question(
-            "unusable names", f"what comes of {words} {name!r}", functools.partial(_called, call, name), "StorageError"
-        )
+        yield ask("unusable names", f"what comes of {words} {name!r}", "StorageError", _called, call, name)
 
 
 def failing_calls() -> Iterator[Question]:
@@ -124,7 +121,7 @@ def failing_calls() -> Iterator[Question]:
     for (of_system, calls), error in itertools.product(FAILING.items(), (errno.EIO, errno.ENOSPC, errno.EDQUOT)):
         for words, call in calls.items():
             name = f"what comes of {words} where {of_system} ends in error {errno.errorcode[error]}"
-            yield Question("failing calls", name, functools.partial(_failing, of_system, call, error), "StorageError")
+            yield ask("failing calls", name, "StorageError", _failing, of_system, call, error)
 
 
 def _failing(of_system: str, call: Callable[[OperatingSystemStorage, str, File], Any], error: int) -> Any:

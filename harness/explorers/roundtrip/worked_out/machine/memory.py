@@ -16,7 +16,7 @@ from tornproof.harness.common.new_tables import new_table, new_table_of_rows
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.whose_error import needed, the_only
 from tornproof.harness.explorers.corruption import every_type
-from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, ask, outcome_of
 from tornproof.harness.simulator.filesystem.faulty import FaultyStorage
 from tornproof.harness.simulator.filesystem.intercept import CallKind
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -53,17 +53,15 @@ def held() -> Iterator[Question]:
         yield Question("held", f"whether {words} are held that nobody needs", found, False)
     for count in GROUP_COUNTS:
         words = f"how many of {count} row groups of a new directory are encoded before the first is written"
-        yield Question("held", words, functools.partial(_encoded_ahead, count), 1)
+        yield ask("held", words, 1, _encoded_ahead, count)
         words = f"how many of {count} row groups are held when each is encoded"
-        yield Question("held", words, functools.partial(_held_before_each, count), [0] * count)
-    words = "how many structs are remembered of a second footer that is decoded"
-    yield Question("held", words, _remembered_structs, 0)
+        yield ask("held", words, [0] * count, _held_before_each, count)
+    yield Question("held", "how many structs are remembered of a second footer that is decoded", _remembered_structs, 0)
     words = "how often a chunk is read of a row group that is larger than what may be in memory"
     yield Question("held", words, _reads_of_too_large, 0)
     words = "whether a column of many that are small holds more than its own bytes"
     yield Question("held", words, _holds_others, False)
-    words = "whether threads decode more row groups ahead than are allowed"
-    yield Question("held", words, _is_far_ahead, False)
+    yield Question("held", "whether threads decode more row groups ahead than are allowed", _is_far_ahead, False)
     sizes = [chunk.total_compressed for block in _resolved().metadata.blocks for chunk in block.chunks]
     yield Question("held", "the sizes of a verification's pieces of work", _sizes_of_work, sizes)
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tornproof.harness.explorers.roundtrip.worked_out.question import Question
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, ask
 from tornproof.impl.errors import (
     BusyError,
     CorruptError,
@@ -51,9 +51,7 @@ def errors() -> Iterator[Question]:
         (NotATableError("no table"), "TornproofError"),
     ):
         expected = [type(error).__name__, *bases.split()], str(error), vars(error)
-        yield Question(
-            "errors", f"{type(error).__name__} in another process", functools.partial(_unpickled, error), expected
-        )
+        yield ask("errors", f"{type(error).__name__} in another process", expected, _unpickled, error)
 
 
 def _unpickled(error: Exception) -> tuple[list[str], str, dict[str, Any]]:
@@ -69,8 +67,7 @@ def work() -> Iterator[Question]:
     sequences += [(small, WORK_BYTES_MAX - small + more) for more in (0, 1)]
     sequences += itertools.product(WORK_BYTES, repeat=3)
     for ahead, sizes in itertools.product((0, 1, 4), sequences):
-        name = f"work on {sizes}, {ahead} ahead"
-        yield Question("work", name, functools.partial(_work_done, ahead, sizes), _work_in_order(ahead, sizes))
+        yield ask("work", f"work on {sizes}, {ahead} ahead", _work_in_order(ahead, sizes), _work_done, ahead, sizes)
 
 
 def _work_in_order(ahead: int, sizes: tuple[int, ...]) -> list[list[int]]:

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from tornproof.harness.common.whose_error import needed
-from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, ask, outcome_of
 from tornproof.impl.layout import meta, pm, txn
 from tornproof.impl.layout.bits import Bits, BitTable
 from tornproof.impl.layout.record import Layout, Record
@@ -53,7 +53,7 @@ def bit_fields() -> Iterator[Question]:
             if field != NO_NAME:
                 expected[field] = ((1 << int(count or 1)) - 1) << first
             first += int(count or 1)
-        yield Question("bit fields", name, functools.partial(_masks, module, tuple(expected)), expected)
+        yield ask("bit fields", name, expected, _masks, module, tuple(expected))
         all_bits = functools.partial(_known_mask, module, tuple(expected))
         yield Question("bit fields", f"the bits that have a name in {name}", all_bits, sum(expected.values()))
 
@@ -66,7 +66,7 @@ def bit_fields() -> Iterator[Question]:
         (((2, 1), (7, 2)), False),
     ):
         words = ", ".join(f"{size} from bit {start} on" for start, size in places)
-        yield Question("bit fields", f"whether a byte has fields of {words}", functools.partial(_has, places), is_right)
+        yield ask("bit fields", f"whether a byte has fields of {words}", is_right, _has, places)
 
 
 def _has(places: Sequence[tuple[int, int]]) -> bool:
@@ -99,7 +99,7 @@ def annotations_of_records() -> Iterator[Question]:
         size_bytes = record.layout.size_bytes
         content = bytes(number * 37 % 251 for number in range(start + size_bytes + 9))
         words = f"the bytes of a {record.__name__} at byte {start}"
-        yield Question("annotated records", words, functools.partial(_is_shown, record.layout, content, start), True)
+        yield ask("annotated records", words, True, _is_shown, record.layout, content, start)
     for record, start, more_bytes in itertools.product(records, (-1, 0, 1), (-1, 0, 1)):
         size_bytes = record.layout.size_bytes + more_bytes
         words = f"whether a {record.__name__} at byte {start} of {size_bytes} can be decoded"

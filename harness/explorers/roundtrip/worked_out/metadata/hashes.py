@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import zlib
 from collections.abc import Iterator
 
 import numpy as np
 
 from tornproof.harness.common.patch import replaced
-from tornproof.harness.explorers.roundtrip.worked_out.question import Question
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, ask
 from tornproof.impl.storage import checksum
 from tornproof.impl.table import symbol_hash
 
@@ -25,12 +24,7 @@ def hashes() -> Iterator[Question]:
     for capacity in CAPACITIES:
         bucket_count = next(1 << power for power in range(1, 32) if 1 << power >= capacity // 2)
         buckets = [_java_hash(symbol) % (1 << 28) % bucket_count for symbol in SYMBOLS]
-        yield Question(
-            "buckets",
-            f"the buckets of symbols in a dictionary for {capacity}",
-            functools.partial(_buckets, capacity),
-            buckets,
-        )
+        yield ask("buckets", f"the buckets of symbols in a dictionary for {capacity}", buckets, _buckets, capacity)
     yield Question(
         "positions", "the positions of symbols 5 to 7", lambda: symbol_hash.positions_of(5, 3).tolist(), [104, 112, 120]
     )
@@ -50,11 +44,8 @@ def _java_hash(text: str) -> int:
 def checksums() -> Iterator[Question]:
     """Yield checksums, also of parts put together, beside those of another library."""
     for content in CONTENTS:
-        yield Question(
-            "checksums",
-            f"the checksum of {len(content)} bytes in halves",
-            functools.partial(_in_halves, content),
-            zlib.crc32(content),
+        yield ask(
+            "checksums", f"the checksum of {len(content)} bytes in halves", zlib.crc32(content), _in_halves, content
         )
 
 

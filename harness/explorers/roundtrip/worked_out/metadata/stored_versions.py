@@ -20,7 +20,7 @@ from tornproof.harness.explorers.roundtrip.metadata.transaction_files import (
     with_lag_checksum,
 )
 from tornproof.harness.explorers.roundtrip.worked_out.metadata.transactions import states_of, version_of
-from tornproof.harness.explorers.roundtrip.worked_out.question import Question
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, ask
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.layout.txn import SymbolCount, TransactionRecord
@@ -117,7 +117,7 @@ def stores() -> Iterator[Question]:
     for size_bytes, value in itertools.product((4096, 4104, 8192), (0, 7)):
         words = f"what is in a file of 4096 bytes of ones after {value} was stored in it and it has {size_bytes}"
         before, plan = b"\xff" * 4096, _plan_of(size_bytes, value)
-        yield Question("stores", words, functools.partial(_published, before, plan), _committed(before, plan))
+        yield ask("stores", words, _committed(before, plan), _published, before, plan)
 
 
 def _plan_of(size_bytes: int, value: int) -> StorePlan:
@@ -169,8 +169,7 @@ def spared_stores() -> Iterator[Question]:
     for counts in itertools.product((1, 2), repeat=3):
         for is_other in (False, True):
             words = f"{counts} partitions, of which the first record {'was replaced' if is_other else 'is there'}"
-            found = functools.partial(_is_enough, counts, is_other=is_other)
-            yield Question("spared stores", f"versions with {words}", found, True)
+            yield ask("spared stores", f"versions with {words}", True, _is_enough, counts, is_other=is_other)
 
 
 def _is_enough(counts: Sequence[int], *, is_other: bool) -> bool:

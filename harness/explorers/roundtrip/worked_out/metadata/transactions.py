@@ -15,7 +15,7 @@ from msgspec import structs
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.whose_error import needed
 from tornproof.harness.explorers.roundtrip.beside.closed_files import Opened
-from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, ask, outcome_of
 from tornproof.harness.explorers.roundtrip.writing.kills import table_of_rows
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind, InterceptedStorage
@@ -48,28 +48,34 @@ def reloads() -> Iterator[Question]:
         # The last partition may grow without announcement, or be gone, but no other one may take its place.
         is_replaced = len(after) == len(before) and [*after] != [*before]
         is_unannounced = counter is None and (is_replaced or not {*before} - {max(before)} <= {*same})
-        yield Question(
+        yield ask(
             "reloads",
             f"row counts {before} and then {after}, {counter or 'no counter'} changed",
-            functools.partial(_reload, states_of(before), states_of(after), counter),
             (is_unannounced, [] if counter == "truncate_version" else same),
+            _reload,
+            states_of(before),
+            states_of(after),
+            counter,
         )
     states = states_of(before)
     for number, name, counter in itertools.product(before, ("flags", "name_txn", "token"), (None, *COUNTERS)):
         others = [structs.replace(each, **{name: 7}) if each.timestamp == number else each for each in states]
         same = [each for each in before if each != number and counter != "truncate_version"]
-        yield Question(
+        yield ask(
             "reloads",
             f"another {name} of partition {number} of three, {counter or 'no counter'} changed",
-            functools.partial(_reload, states, others, counter),
             (counter is None, same),
+            _reload,
+            states,
+            others,
+            counter,
         )
     grown = structs.replace(states[-1], row_count=11, token=7)
     for is_longer in (False, True):
         # The entry is read whole only if another one follows.
         others = [*states[:-1], grown, *states_of({len(before): 10} if is_longer else {})]
         words = f"another token of the last partition of three, which grew{' before a new one' * is_longer}"
-        yield Question("reloads", words, functools.partial(_reload, states, others, None), (not is_longer, [0, 1]))
+        yield ask("reloads", words, (not is_longer, [0, 1]), _reload, states, others, None)
     for number in range(len(before) - 1):
         others = [structs.replace(each, name_txn=7) if each.timestamp == number else each for each in states]
         words = f"another name of partition {number}, after a reload that failed"
@@ -128,20 +134,18 @@ def announcements() -> Iterator[Question]:
                 structs.replace(each, **{name: 7}) if place == number else each for place, each in enumerate(before)
             ]
     for words, after in others.items():
-        yield Question("announcements", words, functools.partial(_is_announced, before, after), True)
+        yield ask("announcements", words, True, _is_announced, before, after)
     for announced, told, committed, found in itertools.product((6, 7, 8), (None, 3, 4), (7,), (3,)):
         words = f"whether version {committed} with number {found} is version {announced} announced with {told}"
         unknown = announced < committed or told is None
         expected = False if announced > committed else None if unknown else told == found
-        yield Question(
-            "announcements", words, functools.partial(_is_committed, announced, told, committed, found), expected
-        )
+        yield ask("announcements", words, expected, _is_committed, announced, told, committed, found)
     for identity, number in itertools.product((b"", b"a", b"another"), (0, -(1 << 63), (1 << 63) - 1)):
         digest = int.from_bytes(hashlib.blake2b(identity, digest_size=8).digest(), "big")
         added = number + (1 << 28) + digest % (1 << 28)
         words = f"the version that is announced of {identity!r} after one with number {number}"
         next_number = added - (1 << 64 if added >= 1 << 63 else 0)
-        yield Question("announcements", words, functools.partial(_announced, identity, number), (8, next_number))
+        yield ask("announcements", words, (8, next_number), _announced, identity, number)
 
 
 def _numbered(version: int, number: int) -> Transaction:
@@ -171,11 +175,10 @@ def pending() -> Iterator[Question]:
         for more in (b"", b"\xff" * 9):
             content = struct.pack("<iq", 0, last) + more
             name = f"transactions after the seventh in a log of {len(content)} bytes that ends with {last}"
-            yield Question("pending", name, functools.partial(_pending_in, content), expected)
+            yield ask("pending", name, expected, _pending_in, content)
     for size_bytes in (0, 4, 11):
-        name = f"transactions in a log of {size_bytes} bytes"
-        yield Question("pending", name, functools.partial(_pending_in, bytes(size_bytes)), None)
-    yield Question("pending", "transactions without a log", functools.partial(_pending_in, None), None)
+        yield ask("pending", f"transactions in a log of {size_bytes} bytes", None, _pending_in, bytes(size_bytes))
+    yield ask("pending", "transactions without a log", None, _pending_in, None)
 
 
 def _pending_in(content: bytes | None) -> int | None:
@@ -206,8 +209,7 @@ def patience() -> Iterator[Question]:
     """Yield readers beside a writer that never stops, and what comes of them: they give up, and leave nothing open."""
     yield Question("patience", "what comes of a read whose version keeps changing", _never_read, "BusyError")
     for words, attempts, error in (("are gone", 0, "BusyError"), ("are damaged", 9, "CorruptError")):
-        found = functools.partial(_left_open, attempts)
-        yield Question("patience", f"what a pin leaves open if versions {words}", found, (error, []))
+        yield ask("patience", f"what a pin leaves open if versions {words}", (error, []), _left_open, attempts)
 
 
 def _never_read() -> Any:

@@ -20,7 +20,7 @@ from tornproof.harness.explorers.roundtrip.metadata.transaction_files import (
     of_entries,
     with_lag_checksum,
 )
-from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, ask, outcome_of
 from tornproof.harness.explorers.roundtrip.writing.kills import table_of_rows
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.systems.workload import FIRST_TIME
@@ -40,7 +40,7 @@ def verified_records() -> Iterator[Question]:
     named = dict.fromkeys(LAG, "LAG_CHECKSUM") | {name: name.upper() for name in ("min_timestamp", "max_timestamp")}
     for (name, field), step in ((each, step) for each in named.items() for step in (-1, 1)):
         words = f"what is wrong with a record whose {name} is {step:+} beside what it was"
-        yield Question("records", words, functools.partial(_named, name, step), [field])
+        yield ask("records", words, [field], _named, name, step)
     yield Question("records", "what is wrong with the record of a table with rows", lambda: _named("txn", 0), [])
     of_new = with_lag_checksum({**dict.fromkeys(RECORD_NAMES, 0), **NO_ROWS})["lag_checksum"]
     unordered = {"lag_row_count": 2, "lag_min_timestamp": 5, "lag_max_timestamp": 7, "lag_txn_count": -3}
@@ -73,9 +73,8 @@ def headers() -> Iterator[Question]:
     for column_count, timestamp, sorting_count in itertools.product(range(3), range(-2, 4), range(4)):
         is_right = -1 <= timestamp < column_count and sorting_count <= column_count
         words = f"a header of {column_count} columns with the time {timestamp} and {sorting_count} that are sorted by"
-        found = functools.partial(_decoded, timestamp, sorting_count, column_count)
         expected = [timestamp, sorting_count, column_count] if is_right else "CorruptError"
-        yield Question("records", words, found, expected)
+        yield ask("records", words, expected, _decoded, timestamp, sorting_count, column_count)
 
 
 def _decoded(*numbers: int) -> Any:

@@ -31,7 +31,7 @@ from tornproof.harness.explorers.roundtrip.metadata import meta_files
 from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import SORTED_BY_TIMESTAMP
 from tornproof.harness.explorers.roundtrip.parquet.cold_reads import migrated
 from tornproof.harness.explorers.roundtrip.worked_out.parquet.column_types import LONG, PLAIN_TAGS, TIMESTAMP
-from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, ask, outcome_of
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.chunk.duplicate_values import read_chunk_values, read_column_values
@@ -118,7 +118,7 @@ def migrations_of_one() -> Iterator[Question]:
     for words, storage, where, expected in tables:
         for only, count in expected.items():
             name = f"what to migrate of a table with {words}, of {only or 'all'}"
-            yield Question("migrations", name, functools.partial(_planned, storage, where, only), count)
+            yield ask("migrations", name, count, _planned, storage, where, only)
 
     for is_left, dry_run in itertools.product((False, True), repeat=2):
         words = f"{'that' if is_left else 'that no'} killed run left, {'in a dry run' if dry_run else 'elsewhere'}"
@@ -129,12 +129,12 @@ def migrations_of_one() -> Iterator[Question]:
         outcome = {None: Outcome.MIGRATED, b"same": Outcome.ALREADY, b"other": Outcome.REPLACED}[there]
         words = f"metadata that are written where {there!r} is{', in a dry run' if dry_run else ''}"
         left = there if dry_run else b"same"
-        yield Question("migrations", words, functools.partial(_put_out, there, dry_run=dry_run), (outcome, left))
+        yield ask("migrations", words, (outcome, left), _put_out, there, dry_run=dry_run)
 
     for outcome in Outcome:
         expected = {**dict.fromkeys(map(str, Outcome), 0), str(outcome): 2, "native": 1}
         words = f"the counts of two partitions with problems that are {outcome}"
-        yield Question("migrations", words, functools.partial(_counts, outcome), expected)
+        yield ask("migrations", words, expected, _counts, outcome)
 
 
 def _counts(outcome: Outcome) -> dict[str, int]:
@@ -197,12 +197,7 @@ def conversions() -> Iterator[Question]:
     ):
         files = {**image.files, **contents}
         table = DiskImage.of_files({name: each for name, each in files.items() if each is not None})
-        yield Question(
-            "conversions",
-            f"a migration of a partition with {words}",
-            functools.partial(_converted, table, path),
-            expected,
-        )
+        yield ask("conversions", f"a migration of a partition with {words}", expected, _converted, table, path)
 
 
 def _converted(image: DiskImage, path: str) -> str:
@@ -252,7 +247,7 @@ def rejections() -> Iterator[Question]:
             for count, says in enumerate(("CorruptError", "CorruptError", "made", "CorruptError"))
         ),
     ):
-        yield Question("rejections", f"a migration of a file {words}", functools.partial(_outcome, content), expected)
+        yield ask("rejections", f"a migration of a file {words}", expected, _outcome, content)
     for encoding, expected in (
         ({"use_dictionary": True}, "made"),
         ({"use_dictionary": False, "column_encoding": "DELTA_BINARY_PACKED"}, "made"),
@@ -260,15 +255,14 @@ def rejections() -> Iterator[Question]:
     ):
         content = changed((), document_of(DESIGNATED), of=_written({"ts": [1, 2]}, write_statistics=False, **encoding))
         words = f"a migration of a file with times without bounds, {' '.join(map(str, encoding.values()))}"
-        yield Question("rejections", words, functools.partial(_outcome, content), expected)
+        yield ask("rejections", words, expected, _outcome, content)
     for mode, expected in ((ConversionMode.SERVER, "CorruptError"), (ConversionMode.TOOL, "made")):
         for text in (b"", b"{", b"[]", b'{"version":2}', b"null"):
             content = changed((), _document(text))
             found = functools.partial(_outcome, content, mode)
             yield Question("rejections", f"a migration, by the {mode.name}, of a document {text!r}", found, expected)
-            is_migrated = functools.partial(_is_migrated_alone, content, mode)
             words = f"whether a file alone, with a document {text!r}, is migrated by the {mode.name}"
-            yield Question("rejections", words, is_migrated, expected == "made")
+            yield ask("rejections", words, expected == "made", _is_migrated_alone, content, mode)
     for words, members in {
         "a decimal without a scale": {6: 5, 8: 5},
         "a decimal without a precision": {6: 5, 7: 1},
@@ -279,8 +273,7 @@ def rejections() -> Iterator[Question]:
         "values of a fixed length that is not there": {PHYSICAL_TYPE: FIXED_LENGTH},
     }.items():
         content = with_footer(whole, within(SCHEMA, functools.partial(_annotated, members=members)))
-        found = functools.partial(_outcome, content)
-        yield Question("rejections", f"a migration of a file with {words}", found, "CorruptError")
+        yield ask("rejections", f"a migration of a file with {words}", "CorruptError", _outcome, content)
     groups, string = _written({"group": [{"a": 1, "b": 2}]}), Struct((Field(1, Kind.STRUCT, Struct(())),))
     for words, field, expected in (
         ("as it is", Field(REPETITION, Kind.I32, 1), "made"),
@@ -290,8 +283,7 @@ def rejections() -> Iterator[Question]:
         *((f"repeated in the way {way}", Field(REPETITION, Kind.I32, way), "CorruptError") for way in (-1, 3)),
     ):
         content = with_footer(groups, within(SCHEMA, functools.partial(_with_group, field=field)))
-        found = functools.partial(_outcome, content)
-        yield Question("rejections", f"a migration of a file with a group {words}", found, expected)
+        yield ask("rejections", f"a migration of a file with a group {words}", expected, _outcome, content)
     numbers, number = _written({"n": [3, 1]}), Struct((Field(10, Kind.STRUCT, _integer(64)),))
     for words, fields, expected in (
         ("as numbers", (Field(ANNOTATION, Kind.STRUCT, number),), "made"),
@@ -303,12 +295,11 @@ def rejections() -> Iterator[Question]:
         ),
     ):
         content = with_footer(numbers, within(SCHEMA, functools.partial(_with_leaf, fields=fields)))
-        found = functools.partial(_outcome, content)
-        yield Question("rejections", f"a migration of a file with 64 bits {words}", found, expected)
+        yield ask("rejections", f"a migration of a file with 64 bits {words}", expected, _outcome, content)
     wide = _written({"a": [1, 2], "b": [3, 4], "c": [5, 6]})
     for limit, expected in ((5, "UnsupportedError"), (6, "made"), (7, "made")):
         words = f"a migration of a file with 6 chunks where readers take {limit}"
-        yield Question("rejections", words, functools.partial(_outcome_within, wide, limit), expected)
+        yield ask("rejections", words, expected, _outcome_within, wide, limit)
 
 
 def as_decimal(element: Struct) -> Struct:
@@ -369,7 +360,7 @@ def filters_behind() -> Iterator[Question]:
     )
     for mode, words, content, columns in modes:
         name = f"columns with filters, as the {mode} says of a file with {words}"
-        yield Question("filters behind", name, functools.partial(_filtered_columns, content, mode), columns)
+        yield ask("filters behind", name, columns, _filtered_columns, content, mode)
 
 
 def _filtered_columns(content: bytes, mode: ConversionMode, *, longer: bytes | None = None) -> Any:
@@ -418,23 +409,22 @@ def described() -> Iterator[Question]:
         told = {name: value for name, value in column.items() if value is not None}
         flags = OPTIONAL | GLOBAL_KEYS * (form == 1) | ASCII * bool(is_ascii)
         words = f"what a migration says of a column with {told}"
-        yield Question("described", words, functools.partial(_described, whole, [told]), (PLAIN_TAGS[of], flags))
+        yield ask("described", words, (PLAIN_TAGS[of], flags), _described, whole, [told])
     columns = [{"column_type": PLAIN_TAGS[of], "column_top": 0} for of in ("VARCHAR", "SYMBOL")]
     for several in (columns, columns[::-1]):
         words = f"what a migration says of a column with {' and then '.join(map(str, several))}"
-        found = functools.partial(_described, whole, several)
-        yield Question("described", words, found, (several[0]["column_type"], OPTIONAL))
+        yield ask("described", words, (several[0]["column_type"], OPTIONAL), _described, whole, several)
 
     field = pa.field("t", pa.string(), metadata={"PARQUET:field_id": "3"})
     for with_field, right in ((whole, -1), (_written({"t": ["a", "b"]}, schema=pa.schema([field])), 3)):
         for told_id, expected_id in ((None, right), (-1, right), (0, 0), (7, 7), ((1 << 31) - 1, (1 << 31) - 1)):
             told = {**columns[0], **({} if told_id is None else {"id": told_id})}
             words = f"the id that a migration gives the column {right} of a file, with {told}"
-            yield Question("described", words, functools.partial(_id, with_field, told), expected_id)
+            yield ask("described", words, expected_id, _id, with_field, told)
 
     for tracker in (None, -1, 0, 5):
         words, known = f"the squash tracker of a document with {tracker}", None if tracker == -1 else tracker
-        yield Question("described", words, functools.partial(_tracker, whole, tracker), known)
+        yield ask("described", words, known, _tracker, whole, tracker)
 
     times = _written({"ts": [1, 2]})
     for words, bits, expected in (
@@ -453,9 +443,8 @@ def described() -> Iterator[Question]:
     )
     for bits in (0, DESIGNATED):
         told = {"column_type": TIMESTAMP | bits, "column_top": 0}
-        order = functools.partial(_order, sorted_times, told)
         words = f"the order that a migration says of a file that is sorted, with {told}"
-        yield Question("described", words, order, (0, SORTED_BY_TIMESTAMP, ()))
+        yield ask("described", words, (0, SORTED_BY_TIMESTAMP, ()), _order, sorted_times, told)
 
 
 def _tracker(content: bytes, tracker: int | None) -> int | None:
@@ -495,8 +484,7 @@ def chunk_starts() -> Iterator[Question]:
         words = f"where a chunk begins whose dictionary is at {dictionary_at} and its data at 50"
         by = "the converter" if as_questdb else "a careful reader"
         expected = 50 if dictionary_at is None or (dictionary_at == 0 and not as_questdb) else dictionary_at
-        found = functools.partial(_start_of, dictionary_at, as_questdb=as_questdb)
-        yield Question("other forms", f"{words}, by {by}", found, expected)
+        yield ask("other forms", f"{words}, by {by}", expected, _start_of, dictionary_at, as_questdb=as_questdb)
 
 
 def _start_of(dictionary_at: int | None, *, as_questdb: bool) -> int:
@@ -516,17 +504,15 @@ def other_forms() -> Iterator[Question]:
         ("with chunks in a file without a name", CHUNKS, Field(1, Kind.BINARY, b""), ("made", [3, 1])),
     ):
         content = with_footer(whole, within(path, functools.partial(_with, field)))
-        yield Question("other forms", f"a file {words}", functools.partial(_other_form, content), expected)
+        yield ask("other forms", f"a file {words}", expected, _other_form, content)
     for ((place, field_id), what), form, number in itertools.product(LARGE.items(), FORMS, LARGE_NUMBERS):
         content = with_footer(whole, within(place, functools.partial(_with, Field(field_id, Kind.I64, number))))
         words = f"whether a file whose {what} is {number} is what it was after a {form} footer"
-        yield Question("other forms", words, functools.partial(_is_restored, content, form), True)
+        yield ask("other forms", words, True, _is_restored, content, form)
     theirs = with_footer(whole, lambda footer: with_extension(footer, OF_SOMEBODY_ELSE))
     for form in FORMS:
         words = f"a {form} footer for a file whose footer somebody else has extended"
-        yield Question(
-            "other forms", words, functools.partial(_changed_form, theirs, form, ChunkForm.OLD), "UnsupportedError"
-        )
+        yield ask("other forms", words, "UnsupportedError", _changed_form, theirs, form, ChunkForm.OLD)
     twice = duplicated_file(3, 3)
     former = twice.index(b"parquet-cpp", len(duplicated_file(3, 3)) // 4)
     spoilt = twice[:former] + b"P" + twice[former + 1 :]
@@ -586,7 +572,7 @@ def decoded_times() -> Iterator[Question]:
         groups = [times[at : at + group_rows] for at in range(0, count, group_rows)]
         expected = [(group[0], group[-1]) for group in groups]
         words = f"the times, {encoding}, in row groups of {group_rows} of {count} rows without bounds"
-        yield Question("decoded times", words, functools.partial(_times_of, content), expected)
+        yield ask("decoded times", words, expected, _times_of, content)
 
 
 def _times_of(content: bytes) -> list[tuple[int, ...]]:

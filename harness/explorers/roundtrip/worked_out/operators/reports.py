@@ -18,7 +18,7 @@ from tornproof.harness.common.whose_error import needed
 from tornproof.harness.explorers.roundtrip.forms import FORMS, Form, few_numbers, in_form, opened
 from tornproof.harness.explorers.roundtrip.metadata.placed_partitions import GENERATED, PARQUET
 from tornproof.harness.explorers.roundtrip.metadata.transaction_files import Entry, of_entries
-from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, ask, outcome_of
 from tornproof.harness.explorers.roundtrip.writing.kills import table_of_rows
 from tornproof.harness.simulator.filesystem.beside import BesideStorage
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -94,12 +94,11 @@ def counted_reads() -> Iterator[Question]:
             "bytes of other files": 0,
         }
         words = f"{' and '.join(names)} of rows {first} to {last} with values from {values[0]} to {values[1]}"
-        counted = functools.partial(_counted, tuple(rows), names, times, values)
-        yield Question("counts of reads", f"a read of {words}", counted, expected)
+        yield ask("counts of reads", f"a read of {words}", expected, _counted, tuple(rows), names, times, values)
     for flags in itertools.product((PARQUET | GENERATED, GENERATED, 0), repeat=3):
         words = f"the rows that are not read of partitions with the flags {flags}"
         row_count = sum(1 + day for day, each in enumerate(flags) if not each & PARQUET)
-        yield Question("counts of reads", words, functools.partial(_native_rows, flags), row_count)
+        yield ask("counts of reads", words, row_count, _native_rows, flags)
     words = "the chunks that are decoded of columns without values"
     yield Question("counts of reads", words, _chunks_without_values, 1)
     words = "whether a read of narrow columns takes the wide one between them"
@@ -184,15 +183,14 @@ def counted_migrations() -> Iterator[Question]:
     for problem_count, reason in itertools.product(range(2), ("", "there is another writer")):
         of = Migration(path=PATH, problems=(Problem(TXN, "file", None, "", ""),) * problem_count, reason=reason)
         words = f"whether a migration with {problem_count} problems and the reason {reason!r} is complete"
-        found = functools.partial(getattr, of, "is_complete")
-        yield Question("counts of migrations", words, found, not problem_count and not reason)
+        yield ask("counts of migrations", words, not problem_count and not reason, getattr, of, "is_complete")
     for flags in itertools.product((PARQUET | GENERATED, 0), repeat=3):
         image = DiskImage.of_files({f"{PATH}/{TXN}": _transaction(flags)})
         days = [(f"1970-01-0{1 + day}", (each,)) for day, each in enumerate(flags)]
         for only, meant in ((None, flags), *days):
             there_is = sum(map(bool, meant)), sum(not each for each in meant)
             words = f"what to migrate of {only or 'all'} of partitions with the flags {flags}"
-            yield Question("counts of migrations", words, functools.partial(_planned, image, only), there_is)
+            yield ask("counts of migrations", words, there_is, _planned, image, only)
 
 
 def _counts(outcomes: Sequence[str], native_count: int) -> tuple[dict[str, int], bool]:
@@ -225,21 +223,24 @@ def verdicts() -> Iterator[Question]:
         limit = "looked at only in sizes" if is_looked_at else "not looked at"
         native = f"{_some(native_count, 'native partition')} ({_some(7 * native_count, 'row')}) {limit}"
         words = f"{_some(parquet_count, 'parquet partition')}"
-        yield Question(
+        yield ask(
             "verdicts",
             f"{words} and {native}",
-            functools.partial(_verdict, parquet_count, native_count, looked_at),
             f"sound in its {words}; {native}" if native_count else "sound",
+            _verdict,
+            parquet_count,
+            native_count,
+            looked_at,
         )
     for counts in itertools.product(range(3), repeat=3):
         words = f"the verdict on a table with {counts[0]} problems, and {counts[1]} and {counts[2]} in its partitions"
         expected = f"damaged: {_some(sum(counts), 'problem')}" if any(counts) else "sound"
-        yield Question("verdicts", words, functools.partial(_verdict_on, counts), expected)
+        yield ask("verdicts", words, expected, _verdict_on, counts)
     for offset_bytes in (None, 0, 1, 4096):
         where = "" if offset_bytes is None else f" at byte {offset_bytes}"
         problem = Problem("_txn", "VERSION", offset_bytes, "2", "3")
         words = f"the words for a problem{where or ' of a whole file'}"
-        yield Question("verdicts", words, functools.partial(str, problem), f"_txn: VERSION{where}: expected 2, found 3")
+        yield ask("verdicts", words, f"_txn: VERSION{where}: expected 2, found 3", str, problem)
 
 
 def _some(count: int, noun: str) -> str:
@@ -272,11 +273,10 @@ def advice() -> Iterator[Question]:
             ),
         ):
             name = f"whether {statement} is the advice for {path} with {words}"
-            yield Question("advice", name, functools.partial(_advises, found, table, statement), True)
+            yield ask("advice", name, True, _advises, found, table, statement)
     for row_count, replaced_count in ((5, None), (5, 0), (5, 3), (5, 5)):
         words = f"the new rows of a partition of {row_count} in place of one of {replaced_count}"
-        new_count = row_count - (replaced_count or 0)
-        yield Question("advice", words, functools.partial(_new_rows, row_count, replaced_count), new_count)
+        yield ask("advice", words, row_count - (replaced_count or 0), _new_rows, row_count, replaced_count)
 
 
 def _advises(advice: Callable[[Table], str | None], table: Table, statement: str) -> bool:
@@ -305,12 +305,12 @@ def _verdict_on(counts: tuple[int, ...]) -> str:
 def changed_sizes() -> Iterator[Question]:
     """Yield changes of a file's form, and its sizes before and after, and those of its footer."""
     for form in FORMS:
-        yield Question("sizes", f"the sizes of a file that gets a {form.name}", functools.partial(_sizes, form), True)
+        yield ask("sizes", f"the sizes of a file that gets a {form.name}", True, _sizes, form)
         words = f"whether a file that gets a {form.name} is the same if few bytes are read at a time"
-        yield Question("sizes", words, functools.partial(_is_same_in_parts, form), True)
+        yield ask("sizes", words, True, _is_same_in_parts, form)
     form = next(each for each in FORMS if each.footer is FooterForm.FINAL)
     words = "what comes of changing a file that another process cuts in front of any of its reads"
-    yield Question("sizes", words, functools.partial(_of_cut_files, form), {BusyError.__name__})
+    yield ask("sizes", words, {BusyError.__name__}, _of_cut_files, form)
 
 
 def _is_same_in_parts(form: Form) -> bool:
@@ -362,7 +362,7 @@ def refusals() -> Iterator[Question]:
     """Yield the errors of a system, and the reason that each is; of others it has the words."""
     for reason, names in REASONS.items():
         for name in names:
-            yield Question("refusals", f"a call that ends in {name}", functools.partial(_refusal, name), reason)
+            yield ask("refusals", f"a call that ends in {name}", reason, _refusal, name)
 
 
 def _refusal(name: str) -> str:

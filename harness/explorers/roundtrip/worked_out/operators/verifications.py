@@ -46,7 +46,7 @@ from tornproof.harness.explorers.roundtrip.worked_out.operators.migrations impor
     document_of,
 )
 from tornproof.harness.explorers.roundtrip.worked_out.parquet.column_types import TIMESTAMP
-from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, ask, outcome_of
 from tornproof.harness.explorers.roundtrip.writing.kills import Rows, commit, table_of_rows
 from tornproof.harness.simulator.filesystem.faulty import RefusingStorage
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -107,10 +107,9 @@ def looked_at() -> Iterator[Question]:
         yield Question("looked at", words, found, LookedAt.SIZES if quick else LookedAt.OFFSETS_AND_SYMBOL_KEYS)
 
     for counts in itertools.product((0, 1, 2), repeat=len(LookedAt)):
-        counted = functools.partial(_rows_in_verdict, counts)
         expected = [rows for place, count in enumerate(counts) if (rows := count * 10**place)]
         words = f"the rows of so many native partitions by what is looked at: {counts}"
-        yield Question("looked at", words, counted, expected)
+        yield ask("looked at", words, expected, _rows_in_verdict, counts)
 
 
 def _rows_in_verdict(counts: Sequence[int]) -> list[int]:
@@ -139,23 +138,21 @@ def verified() -> Iterator[Question]:
         words = f"a table with filters in {place}, verified {'in threads' if in_threads else 'at once'}"
         found = functools.partial(_counts, limit, in_threads=in_threads)
         yield Question("verified", f"what is counted of {words}", found, (expected, True, (), 0))
-        yield Question("verified", f"what there is to recover of {words}", functools.partial(_actions, limit), [])
+        yield ask("verified", f"what there is to recover of {words}", [], _actions, limit)
     columns = [{"column_type": 6, "column_top": 0, **more} for more in ({"id": 0}, {"id": -1}, {}, {"id": 7})]
     ids = functools.partial(ids_in, json.dumps({"version": 1, "schema": columns}))
     yield Question("verified", "the ids of columns in a JSON", ids, (0, None, None, 7))
     for count, wrong in ((0, 0), (1, 0), (1, 1), (3, 1)):
         words = f"what is counted and noted of indexes of which {count} were compared and {wrong} are wrong"
-        found = functools.partial(_said_of_indexes, count, wrong)
-        yield Question("verified", words, found, (count, wrong, ["not compared"]))
+        yield ask("verified", words, (count, wrong, ["not compared"]), _said_of_indexes, count, wrong)
     for day in range(2):
         words = f"whose problems are found where the metadata of day {day + 1} of 2 are those of later rows"
-        blamed = {f"2024-01-{day + 1:02d}.0/{DATA_FILE}"}
-        yield Question("verified", words, functools.partial(_with_problems, day), blamed)
+        yield ask("verified", words, {f"2024-01-{day + 1:02d}.0/{DATA_FILE}"}, _with_problems, day)
 
     for first, last in itertools.product((-1, 0, 1), repeat=2):
         words = f"what is wrong with the times of a native partition, {first} and {last} beside those in _txn"
         fields = [name for name, more in (("MIN_TIMESTAMP", first), ("MAX_TIMESTAMP", last)) if more]
-        yield Question("verified", words, functools.partial(_problems_of_times, first, last), fields)
+        yield ask("verified", words, fields, _problems_of_times, first, last)
 
 
 def _problems_of_times(first: int, last: int) -> list[str]:
@@ -186,14 +183,14 @@ def recovered() -> Iterator[Question]:
     """Yield tables that nobody has locked yet, with bytes behind some partitions, and what is behind them then."""
     for day_count, left_count in ((1, 1), (2, 1), (2, 2), (3, 3)):
         words = f"what is behind {day_count} partitions that nobody has locked, once {left_count} were recovered"
-        yield Question("recovered", words, functools.partial(_left_after, day_count, left_count), [0] * day_count)
+        yield ask("recovered", words, [0] * day_count, _left_after, day_count, left_count)
     for there in ("", "the same", "others", "a directory", "a link to a directory"):
         name = KEPT if there in ("", "the same") else f"{KEPT}.1"
         words = f"the name that bytes are kept under where the first one has {there or 'nothing'}"
-        yield Question("recovered", words, functools.partial(_kept_as, there), name)
+        yield ask("recovered", words, name, _kept_as, there)
     for is_link, expected in ((False, ([], 0)), (True, (["a symbolic link"], len(b"left over")))):
         words = f"what is behind the rows in {'a link' if is_link else 'a file'} after a recovery"
-        yield Question("recovered", words, functools.partial(_left_behind, is_link=is_link), expected)
+        yield ask("recovered", words, expected, _left_behind, is_link=is_link)
 
 
 def _kept_as(there: str) -> str:
@@ -255,26 +252,25 @@ def files_of_others() -> Iterator[Question]:
     ):
         words = f"which times come of one of 96 bits and a null in the year {year} in a column of type {told}"
         time = pa.array([datetime.datetime(year, 1, 1), None], pa.timestamp("us"))
-        yield Question("files of others", words, functools.partial(_times_of_96_bits, time, told), expected)
+        yield ask("files of others", words, expected, _times_of_96_bits, time, told)
     for number in (-1_001, -1_000, -1, 1, 999):
         time = pa.array([number, None], pa.timestamp("ns"))
         words = f"which times come of one of 96 bits, {number} nanoseconds after 1970, and a null"
-        yield Question("files of others", words, functools.partial(_times_of_96_bits, time, None), [number, None])
+        yield ask("files of others", words, [number, None], _times_of_96_bits, time, None)
     for bound, bits in itertools.product(("minimum", "maximum"), (32, 64)):
         words = f"what is wrong with unsigned numbers of {bits} bits without a {bound}"
         yield Question("files of others", words, functools.partial(_problems_of_unsigned, bits, bound), [])
     for names in (("a", "a"), ("b", "b"), ("a", "b")):
         words = f"whether partitions can be read whose times are in columns {names[0]} and {names[1]}, and are sound"
         is_one = names[0] == names[1]
-        found = functools.partial(_by_two_times, names)
-        yield Question("files of others", words, found, (2 if is_one else "CorruptError", is_one))
+        yield ask("files of others", words, (2 if is_one else "CorruptError", is_one), _by_two_times, names)
     for order, code, stated in itertools.product(("xnn", "nnx", "nxn"), (UUID, LONG128), range(4)):
         # Of rows that are older than a UUID column some servers count no nulls.
         is_older = code == UUID and stated < 2 and order.startswith("n" * (2 - stated))
         is_sound = is_older or stated == 2
         right = ([], is_older, 2) if is_sound else (["NULL_COUNT of column 'u'"], False, None)
         words = f"the problems, notes and nulls of {order} of type {code}, of which {stated} are said to be null"
-        yield Question("files of others", words, functools.partial(_of_stated_nulls, order, code, stated), right)
+        yield ask("files of others", words, right, _of_stated_nulls, order, code, stated)
     words = "what is wrong with lists in a footer that have no elements, and no type of them"
     yield Question("files of others", words, _problems_of_empty_lists, [])
     words = "what is wrong with a footer that has an extension of somebody else"
@@ -283,20 +279,19 @@ def files_of_others() -> Iterator[Question]:
     yield Question("files of others", words, _problems_of_rows, ["ROW_COUNT of 1970-01-01", "num_rows"])
     for form, (what, before_end) in itertools.product(WITH_EXTENSION, EXTENSION_ENDS.items()):
         words = f"what is wrong with a {form} extension of which a bit of {what} is flipped"
-        yield Question("files of others", words, functools.partial(_problems_of_bit, form, before_end), ["extension"])
+        yield ask("files of others", words, ["extension"], _problems_of_bit, form, before_end)
     for content, expected in (
         (b"5 \x7f", "texts"),
         (b"\xc2\x80", "texts"),
         *((each, "CorruptError") for each in (b"5 \x80", b"\xff", b"\x80")),
     ):
-        found = functools.partial(_decoded_texts, content)
-        yield Question("files of others", f"what comes of a chunk of texts {content!r}", found, expected)
+        yield ask("files of others", f"what comes of a chunk of texts {content!r}", expected, _decoded_texts, content)
     for text_bytes, outcome in ((100, (EXPANDED_COUNT, True)), (10_000, ("UnsupportedError", False))):
         words = f"what comes of {EXPANDED_COUNT} equal texts of {text_bytes} bytes, and whether these are in memory"
-        yield Question("files of others", words, functools.partial(_expanded, text_bytes), outcome)
+        yield ask("files of others", words, outcome, _expanded, text_bytes)
     for rows_max, count in ((2, "UnsupportedError"), (3, 3)):
         words = f"what comes of a read of 3 nulls in a row group where {rows_max} rows may be"
-        yield Question("files of others", words, functools.partial(_rows_within, rows_max), count)
+        yield ask("files of others", words, count, _rows_within, rows_max)
 
     for (name, field_of), member in itertools.product(UNIONS.items(), (1, 2, 99)):
         content = with_footer(_two_rows(), functools.partial(_with_union, field_of, member))
@@ -317,8 +312,7 @@ def lists_of_others() -> Iterator[Question]:
             counted = functools.partial(_of_rows, count)
             content = with_footer(with_footer(content, within(GROUPS, counted)), counted)
             words = f"what comes of {len(LISTS)} lists {how}, in a row group of {count}"
-            expected = "CorruptError", ["rows of column 'a'"]
-            yield Question("lists of others", words, functools.partial(_lists_and_problems, content), expected)
+            yield ask("lists of others", words, ("CorruptError", ["rows of column 'a'"]), _lists_and_problems, content)
 
 
 def _of_rows(count: int, struct: Struct) -> Struct:
@@ -359,7 +353,7 @@ def unsupported() -> Iterator[Question]:
             (FLIPPED_BIT, 1 if is_fetched else "UnsupportedError"),
         ):
             words = f"how many problems there are in {of}, {bound}, and a column of numbers: {damage}"
-            yield Question("unsupported", words, functools.partial(_problems_within, of, limits, damage), expected)
+            yield ask("unsupported", words, expected, _problems_within, of, limits, damage)
 
 
 def unopened() -> Iterator[Question]:
@@ -368,7 +362,7 @@ def unopened() -> Iterator[Question]:
     calls: tuple[tuple[str, Callable[[Table], object]], ...] = (("a verification", verify_table), ("a read", _read))
     for file, reason, (words, call) in itertools.product((PM_FILE, DATA_FILE), reasons, calls):
         name = f"what comes of {words} where {file} cannot be opened: {reason.value}"
-        yield Question("unopened", name, functools.partial(_unopened, file, reason, call), "StorageError")
+        yield ask("unopened", name, "StorageError", _unopened, file, reason, call)
 
 
 @functools.cache

@@ -20,7 +20,7 @@ from tornproof.harness.common.whose_error import the_only
 from tornproof.harness.explorers.model_based.other_footers import CHUNK_FACTS, with_footer, within
 from tornproof.harness.explorers.roundtrip.forms import reader_of
 from tornproof.harness.explorers.roundtrip.worked_out.metadata.hashes import SYMBOLS
-from tornproof.harness.explorers.roundtrip.worked_out.question import Question
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, ask
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.migrate.convert import convert
@@ -57,7 +57,7 @@ def copied_filters() -> Iterator[Question]:
     for size_bytes in (32, FILTER_BYTES_MAX):
         for count in (1, 2, 8):
             name = f"the copies of a filter of {size_bytes} bytes that {count} row groups share"
-            yield Question("filters", name, functools.partial(_copied_filters, count, size_bytes), count)
+            yield ask("filters", name, count, _copied_filters, count, size_bytes)
 
 
 def _copied_filters(group_count: int, size_bytes: int) -> int:
@@ -81,14 +81,14 @@ def filters_of_zeros() -> Iterator[Question]:
         stored = [xxhash.xxh64_intdigest(struct.pack(form, each)) for each in values if each is not None]
         words = f"the zeros in a filter of the {of} values {values}"
         expected = [zeros[0] in stored or zeros[1] in stored, zeros[1] in stored]
-        yield Question("filters", words, functools.partial(_zeros_in, pa.array(values, of), zeros), expected)
+        yield ask("filters", words, expected, _zeros_in, pa.array(values, of), zeros)
         for first in zeros:
             there = [first if each in zeros else each for each in stored]
             missing = sum(each == zeros[0] != first for each in stored)
             words = (
                 f"how many of the {of} values {values} a filter lacks that has {'-' * (first == zeros[1])}0.0 for zeros"
             )
-            yield Question("filters", words, functools.partial(_missing, pa.array(values, of), there), missing)
+            yield ask("filters", words, missing, _missing, pa.array(values, of), there)
 
 
 def _zeros_in(values: pa.Array, zeros: list[int]) -> list[bool]:
@@ -124,30 +124,26 @@ def bloom_filters() -> Iterator[Question]:
         arrays.append((f"{width} bytes", pa.array(cut, pa.binary(width)), cut))
     for name, array, contents in arrays:
         hashes = [xxhash.xxh64_intdigest(content) for content in contents]
-        yield Question("bloom filters", f"hashes of {name}", functools.partial(_value_hashes, array), hashes)
-        one_by_one = functools.partial(lambda asked: [bloom.hash_of(each) for each in asked], contents)
+        yield ask("bloom filters", f"hashes of {name}", hashes, _value_hashes, array)
+        one_by_one = functools.partial(lambda values: [bloom.hash_of(each) for each in values], contents)
         yield Question("bloom filters", f"hashes of {name}, one by one", one_by_one, hashes)
         words = f"the bits of a filter of {LARGE_FILTER_BYTES} bytes of {name}"
         places = sorted({bit for each in hashes for bit in _bits_of(LARGE_FILTER_BYTES, each)})
-        yield Question("bloom filters", words, functools.partial(_set_bits, hashes, LARGE_FILTER_BYTES), places)
+        yield ask("bloom filters", words, places, _set_bits, hashes, LARGE_FILTER_BYTES)
         for size_bytes in (32, 64, 4096):
             filled = filter_of(hashes, size_bytes)
             name_of = f"a filter of {size_bytes} bytes of {name}"
-            made = functools.partial(_made_filter, hashes, size_bytes)
-            yield Question("bloom filters", name_of, made, filled)
-            asked = [*hashes, *(xxhash.xxh64_intdigest(struct.pack("<q", each)) for each in range(100, 140))]
-            found = functools.partial(_contained, filled, asked)
-            yield Question(
-                "bloom filters", f"what is in {name_of}", found, [may_be_in(filled, each) for each in asked] * 2
-            )
+            yield ask("bloom filters", name_of, filled, _made_filter, hashes, size_bytes)
+            some = [*hashes, *(xxhash.xxh64_intdigest(struct.pack("<q", each)) for each in range(100, 140))]
+            contained = [may_be_in(filled, each) for each in some] * 2
+            yield ask("bloom filters", f"what is in {name_of}", contained, _contained, filled, some)
     for of, has_hashes in HASHED.items():
-        judged = functools.partial(bloom.can_be_hashed, of)
-        yield Question("bloom filters", f"whether {of} has hashes", judged, has_hashes)
+        yield ask("bloom filters", f"whether {of} has hashes", has_hashes, bloom.can_be_hashed, of)
     for count, rate in itertools.product((0, 1, 30, 1000, 10**6, 10**9), (0.5, 0.05, 0.001)):
         bits = -8 * count / math.log(1 - rate ** (1 / 8))
         expected = next(1 << power for power in range(5, 28) if 8 << power >= bits or power == 27)
         name = f"the bytes of a filter of {count} values at a rate of {rate}"
-        yield Question("bloom filters", name, functools.partial(bloom.bitset_size_bytes, count, rate), expected)
+        yield ask("bloom filters", name, expected, bloom.bitset_size_bytes, count, rate)
     for times, of in itertools.product((1, 200), (pa.int64(), pa.string())):
         few = pa.array(range(50), pa.int64()).cast(of)
         values = pa.concat_arrays([few] * times)
@@ -170,7 +166,7 @@ def asked_filters() -> Iterator[Question]:
     ):
         blooms = None if columns is None else BloomOptions(columns=columns, position=position)
         name = f"which columns have filters, once a partition with one {position.value} is rewritten with {words}"
-        yield Question("filters asked for", name, functools.partial(_filtered_columns, position, blooms), expected)
+        yield ask("filters asked for", name, expected, _filtered_columns, position, blooms)
 
 
 def _filtered_columns(position: BloomPosition, asked: BloomOptions | None) -> list[str]:

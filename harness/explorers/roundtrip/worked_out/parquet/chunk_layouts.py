@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
@@ -10,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, ask, outcome_of
 from tornproof.impl.errors import UnsupportedError
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.migrate.chunk_layout import ChunkLayout, Move, Moves, Span, pieces_of
@@ -36,12 +35,11 @@ def chunk_layouts() -> Iterator[Question]:
         places = {byte: move.start + byte - move.span.start for move in moves for byte in range(*move.span)}
         expected = [places[byte] for byte in range(start, end) if byte in places]
         words = f"where the bytes from {start} to {end} are after the moves of set {number}"
-        yield Question("chunk layouts", words, functools.partial(_moved, moves, Span(start, end)), expected)
+        yield ask("chunk layouts", words, expected, _moved, moves, Span(start, end))
     for number in range(COUNT):
         counts = random.integers(1, 3, size=int(random.integers(1, 3)))
         groups = [[_placed(random) for _ in range(count)] for count in counts]
-        words = f"the chunks of file {number}"
-        yield Question("chunk layouts", words, functools.partial(_laid_out, groups), _expected(groups))
+        yield ask("chunk layouts", f"the chunks of file {number}", _expected(groups), _laid_out, groups)
 
 
 def _placed(random: np.random.Generator) -> Placed:

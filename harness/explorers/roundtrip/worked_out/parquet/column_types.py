@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from tornproof.harness.explorers.corruption import every_type
 from tornproof.harness.explorers.roundtrip.metadata.metadata_rules import Bounds, bounds_of_types, proven
-from tornproof.harness.explorers.roundtrip.worked_out.question import Question
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, ask
 from tornproof.impl.chunk.chunk import leaf_of
 from tornproof.impl.chunk.metadata import Leaf
 from tornproof.impl.errors import RowsRejectedError
@@ -108,18 +108,14 @@ def types() -> Iterator[Question]:
         found = functools.partial(arrow_type, 33 | digits << 8 | 2 << 18, physical_type=7, fixed_byte_len=32)
         yield Question("Arrow types", f"the Arrow type of 32 bytes of {digits} digits", found, pa.decimal256(digits, 2))
     for name, code in codes.items():
-        yield Question("types", f"the type {name}", functools.partial(names.type_code, name), code)
+        yield ask("types", f"the type {name}", code, names.type_code, name)
         if code is not None:
             shown = "IPv4" if name == "IPV4" else name
-            yield Question(
-                "type names", f"the name of the type {code}", functools.partial(names.type_name, code), shown
-            )
+            yield ask("type names", f"the name of the type {code}", shown, names.type_name, code)
     for name, code in (("TIMESTAMP", 8), ("TIMESTAMP_NS", 8 | 1 << 18)):
-        found = functools.partial(names.type_name, code | 1 << 17)
-        yield Question("type names", f"the name of the designated {name}", found, name)
+        yield ask("type names", f"the name of the designated {name}", name, names.type_name, code | 1 << 17)
     for words in ("DECIMAL(18, 1)", "decimal( 18 , 1 )", "Decimal(18 ,1)"):
-        found = functools.partial(names.type_code, words)
-        yield Question("types", f"the type {words}", found, codes["DECIMAL(18,1)"])
+        yield ask("types", f"the type {words}", codes["DECIMAL(18,1)"], names.type_code, words)
     for digits, bits in ((1, 5), (3, 15), (6, 30), (12, 60)):
         of = functools.partial(names.type_code, f"geohash({digits}c)")
         yield Question("geohashes", f"a geohash of {digits} digits", of, codes[f"GEOHASH({bits}b)"])
@@ -145,7 +141,7 @@ def bounds() -> Iterator[Question]:
         ):
             name = f"what {words} of {each.name} prove"
             right = _of_any_server(each, *(expected if each.has_maximum else (expected[0], None)))
-            yield Question("bounds", name, functools.partial(proven, each, *given), right)
+            yield ask("bounds", name, right, proven, each, *given)
 
 
 def _of_any_server(each: Bounds, low: Any, high: Any) -> tuple[Any, Any]:
@@ -173,11 +169,8 @@ def parquet_forms() -> Iterator[Question]:
         # The first one is the designated timestamp.
         is_required = number == 0 or of in NEVER_NULL
         expected = f"c{number} {number} {PARQUET_FORMS[of]} {'required' if is_required else 'optional'}"
-        yield Question(
-            "Parquet forms", f"a column of the type {of}", functools.partial(_parquet_form, number), expected
-        )
-        told = functools.partial(_told_by_json, number)
-        yield Question("JSON of footers", f"a column of the type {of}", told, _told_column(number, of))
+        yield ask("Parquet forms", f"a column of the type {of}", expected, _parquet_form, number)
+        yield ask("JSON of footers", f"a column of the type {of}", _told_column(number, of), _told_by_json, number)
 
 
 def readable_forms() -> Iterator[Question]:
@@ -206,9 +199,9 @@ def readable_forms() -> Iterator[Question]:
                 max_def_level=levels[1],
             )
             words = f"a column of the type {of} as {physical.name} of {fixed_bytes} bytes with the levels {levels}"
-            yield Question("readable forms", words, functools.partial(_is_readable, column), is_plain or is_nested)
+            yield ask("readable forms", words, is_plain or is_nested, _is_readable, column)
             is_own = (physical.name, fixed_bytes) == (own, int(length)) and levels in ((0, 0), (0, 1))
-            yield Question("writable forms", words, functools.partial(_is_writable, column), is_own)
+            yield ask("writable forms", words, is_own, _is_writable, column)
 
 
 def _is_readable(column: Column) -> bool:

@@ -16,7 +16,7 @@ from tornproof.harness.common.patch import replaced
 from tornproof.harness.explorers.model_based.other_footers import CHUNK_FACTS, SCHEMA, Change, with_footer, within
 from tornproof.harness.explorers.model_based.other_footers import GROUPS as ROW_GROUPS
 from tornproof.harness.explorers.roundtrip.forms import in_form, opened, unaligned
-from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, ask, outcome_of
 from tornproof.impl.chunk.duplicates import ChunkForm
 from tornproof.impl.extension import parquet3_generated as schema
 from tornproof.impl.extension.bounds import Bound, packed_bounds, unpacked_bound
@@ -96,9 +96,8 @@ def flat_dictionaries() -> Iterator[Question]:
         yield Question("dictionaries in FlatBuffers", f"whether all texts {words} are in one", found, expected)
     for words, kept in (("no page", ()), ("the dictionary's page", (DICTIONARY_PAGE,))):
         content = with_footer(_texts(True, 1 << 20), within(CHUNK_FACTS, functools.partial(_with_pages, kept)))
-        found = functools.partial(_is_fully_in_dictionary, content)
         name = f"whether all texts are in a dictionary whose footer names {words} alone"
-        yield Question("dictionaries in FlatBuffers", name, found, False)
+        yield ask("dictionaries in FlatBuffers", name, False, _is_fully_in_dictionary, content)
     with_dictionary, without_one = (_texts(is_used, 1 << 20) for is_used in (True, False))
     no_dictionary = Field(DICTIONARY_PAGE_OFFSET, Kind.I64, 0)
     at_zero = with_footer(without_one, within(CHUNK_FACTS, lambda facts: with_fields(facts, no_dictionary)))
@@ -169,22 +168,20 @@ def restored() -> Iterator[Question]:
     for member in LOGICAL_MEMBERS:
         kind = Field(LOGICAL_TYPE, Kind.STRUCT, Struct((Field(member, Kind.STRUCT, Struct(())),)))
         content = with_footer(target.getvalue(), within(SCHEMA, functools.partial(_with, kind)))
-        words = f"a footer of columns of the logical type {member}"
-        yield Question("restored", words, functools.partial(_comes_back, content), True)
+        yield ask("restored", f"a footer of columns of the logical type {member}", True, _comes_back, content)
     for at, is_flat in itertools.product(((0, 0), (0, 2), (0, 3), (1, 0), (7, 7)), (False, True)):
         expected = "values" if at[0] < 1 and at[1] < 3 else "IndexError"
         words = f"what is said of column {at[1]} of row group {at[0]}, {'' if is_flat else 'not '}in FlatBuffers"
-        found = functools.partial(_chunk_at, target.getvalue(), at, is_flat=is_flat)
-        yield Question("restored", words, found, expected)
+        yield ask("restored", words, expected, _chunk_at, target.getvalue(), at, is_flat=is_flat)
     for words, rows in (("200 row groups", pa.table({"a": range(200)})), ("9 chunks", few)):
         target = io.BytesIO()
         pq.write_table(rows, target, row_group_size=1, store_schema=False, write_page_index=True)
         content = with_footer(target.getvalue(), within(ROW_GROUPS, _numbering()))
-        yield Question("restored", f"a footer of {words}", functools.partial(_comes_back, content), True)
+        yield ask("restored", f"a footer of {words}", True, _comes_back, content)
         for place in range(0, len(rows.column_names) * 3, 4):
             changed = with_footer(content, within(CHUNK_FACTS, _twice_at(place)))
             words_of_place = f"a footer of {words}, of which chunk {place} has two counts of values"
-            yield Question("restored", words_of_place, functools.partial(_comes_back, changed), True)
+            yield ask("restored", words_of_place, True, _comes_back, changed)
 
 
 def flat_files() -> Iterator[Question]:
@@ -196,26 +193,24 @@ def flat_files() -> Iterator[Question]:
             f"numbers that are not aligned, in a footer of {column_count} columns that begin with {same_bytes} letters"
         )
         for form in FLAT_FORMS:
-            unaligned_in = functools.partial(_unaligned_in, target.getvalue(), form)
-            yield Question("flat files", f"{words}, {form}", unaligned_in, [])
+            yield ask("flat files", f"{words}, {form}", [], _unaligned_in, target.getvalue(), form)
     target = io.BytesIO()
     pq.write_table(pa.table({"a": [1]}), target, store_schema=False)
     for count in ROW_COUNTS:
         row_count = Field(NUM_ROWS, Kind.I64, count)
         content = with_footer(target.getvalue(), within((), functools.partial(_with, row_count)))
-        yield Question("flat files", f"a footer of {count} rows", functools.partial(_stated_rows, content), count)
+        yield ask("flat files", f"a footer of {count} rows", count, _stated_rows, content)
     for form, header in itertools.product((FooterForm.PRIVATE, FooterForm.MIGRATION), HEADERS):
         has_header = functools.partial(_has_header, target.getvalue(), form, header)
         yield Question("flat files", f"the header {header.name} of an extension, {form}", has_header, True)
     for header, stored in HEADERS.items():
         words = f"the header {header.name} before a field that is encoded alone"
-        yield Question("flat files", words, functools.partial(_encoded_header, header, len(stored)), stored)
+        yield ask("flat files", words, stored, _encoded_header, header, len(stored))
     for words, fields in (("none", ()), ("a count of different values alone", (Field(4, Kind.I64, 1),))):
         statistics = Field(STATISTICS_FIELD, Kind.STRUCT, Struct(fields))
         content = with_footer(target.getvalue(), within(CHUNK_FACTS, functools.partial(_with, statistics)))
-        has_statistics = functools.partial(_has_statistics, content)
         name = f"whether a chunk has statistics, of which there is {words}"
-        yield Question("flat files", name, has_statistics, bool(fields))
+        yield ask("flat files", name, bool(fields), _has_statistics, content)
     for has_deprecated, has_low, has_high, value in itertools.product(*[(False, True)] * 3, (0, 9)):
         numbers = {
             **({1: 7, 2: 3} if has_deprecated else {}),
@@ -227,7 +222,7 @@ def flat_files() -> Iterator[Question]:
         binaries = [Field(number, Kind.BINARY, stated.to_bytes(8, "little")) for number, stated in numbers.items()]
         statistics = Field(STATISTICS_FIELD, Kind.STRUCT, Struct(tuple(binaries)))
         content = with_footer(target.getvalue(), within(CHUNK_FACTS, functools.partial(_with, statistics)))
-        yield Question("flat files", words, functools.partial(_bounds_in, content), expected_bounds)
+        yield ask("flat files", words, expected_bounds, _bounds_in, content)
     for size_bytes, expected in ((1, "CorruptError"), (1 << 20, "bytes")):
         restored_of = functools.partial(_restored, target.getvalue(), size_bytes)
         yield Question("flat files", f"a Thrift footer restored of at most {size_bytes} bytes", restored_of, expected)

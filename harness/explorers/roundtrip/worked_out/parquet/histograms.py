@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import io
 import itertools
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ import pyarrow.parquet as pq
 
 from tornproof.harness.explorers.model_based.other_footers import CHUNK_FACTS, with_footer, within
 from tornproof.harness.explorers.roundtrip.forms import opened
-from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, ask, outcome_of
 from tornproof.impl.parquet.footer import check_for_others
 from tornproof.impl.parquet.thrift import Field, Items, Kind, Struct, with_fields
 
@@ -37,7 +36,7 @@ def histograms() -> Iterator[Question]:
         of = "repetition" if kind == REPETITION else "definition"
         name = f"{count} entries for the levels of {of} of {words}"
         expected = "taken" if count in (0, highest[kind] + 1) else "CorruptError"
-        yield Question("histograms", name, functools.partial(_judged, field, values, kind, count), expected)
+        yield ask("histograms", name, expected, _judged, field, values, kind, count)
 
 
 def _judged(field: pa.Field, values: list[Any], kind: int, count: int) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import io
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -13,7 +12,7 @@ import pyarrow.parquet as pq
 
 from tornproof.harness.explorers.model_based.other_footers import CHUNK_FACTS, with_footer, within
 from tornproof.harness.explorers.roundtrip.forms import in_form, opened, reader_of
-from tornproof.harness.explorers.roundtrip.worked_out.question import Question
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, ask
 from tornproof.impl.chunk.duplicate_values import duplicate_problems, read_column_values
 from tornproof.impl.chunk.duplicates import ChunkForm
 from tornproof.impl.extension.bit_packing import pack, unpack
@@ -36,10 +35,8 @@ def new_encodings() -> Iterator[Question]:
         numbers = [(0x9E3779B97F4A7C15 * (number + 1) >> 3) & mask for number in range(COUNT - 1)] + [mask]
         bits = sum(number << width * place for place, number in enumerate(numbers))
         expected = bits.to_bytes(-(-COUNT * width // 8), "little"), numbers
-        found = functools.partial(_packed, numbers, width)
-        yield Question("new encodings", f"numbers of {width} bits", found, expected)
-    nothing = functools.partial(_values, _file_of(pa.int64(), None), None)
-    yield Question("new encodings", "a column of no row groups", nothing, ([], []))
+        yield ask("new encodings", f"numbers of {width} bits", expected, _packed, numbers, width)
+    yield ask("new encodings", "a column of no row groups", ([], []), _values, _file_of(pa.int64(), None), None)
     for words, of, values in (
         ("no rows", pa.int64(), []),
         ("numbers", pa.int64(), [1, -2, None, 1 << 62]),
@@ -49,10 +46,10 @@ def new_encodings() -> Iterator[Question]:
         right = [_signed(each) if of == pa.uint32() else each for each in values]
         for form in ChunkForm:
             name = f"a column of {words}, in the form {form}"
-            yield Question("new encodings", name, functools.partial(_values, content, form), ([], right))
+            yield ask("new encodings", name, ([], right), _values, content, form)
         changed = with_footer(content, within(CHUNK_FACTS, lambda facts: with_fields(facts, NO_DICTIONARY)))
         name = f"a column of {words}, whose dictionary page is said to be at byte 0, where none is"
-        yield Question("new encodings", name, functools.partial(_values, changed, None), ([], right))
+        yield ask("new encodings", name, ([], right), _values, changed, None)
 
 
 def _packed(numbers: Sequence[int], width: int) -> Any:

@@ -17,7 +17,7 @@ from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.whose_error import needed, the_only
 from tornproof.harness.explorers.corruption.crafted import overwritten
 from tornproof.harness.explorers.roundtrip.forms import opened
-from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, ask, outcome_of
 from tornproof.harness.explorers.roundtrip.worked_out.writing.later_keys import PATH as PATH_OF_POINTS
 from tornproof.harness.explorers.roundtrip.worked_out.writing.unordered_rows import KEY, TIMES, of_another_program
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -73,9 +73,8 @@ def page_indexes() -> Iterator[Question]:
     """Yield tables with and without checksums, one index or filter of which is damaged, and what is named."""
     damages = {**_of_filters(), **_of_column_indexes(), **_of_orders(), **_of_offset_indexes(), **_of_other_counts()}
     for (words, damage), has_checksums in itertools.product(damages.items(), (True, False)):
-        found = functools.partial(_named, damage, has_checksums=has_checksums)
         name = f"what is named of a table {'with' if has_checksums else 'without'} checksums, where {words}"
-        yield Question("page indexes", name, found, damage.expected)
+        yield ask("page indexes", name, damage.expected, _named, damage, has_checksums=has_checksums)
 
 
 def pages_without_values() -> Iterator[Question]:
@@ -89,8 +88,7 @@ def pages_without_values() -> Iterator[Question]:
         words = (
             f"whether {said} in one page of 3 values confirm {of_chunk} in a chunk with the bounds {low!r} and {high!r}"
         )
-        found = functools.partial(_is_confirmed, of_page, of_chunk, (low, high), is_null=is_null)
-        yield Question("page indexes", words, found, is_confirmed)
+        yield ask("page indexes", words, is_confirmed, _is_confirmed, of_page, of_chunk, (low, high), is_null=is_null)
 
 
 def _is_confirmed(

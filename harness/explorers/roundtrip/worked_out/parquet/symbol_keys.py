@@ -16,7 +16,7 @@ from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.whose_error import needed, the_only
-from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, ask, outcome_of
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
@@ -62,7 +62,7 @@ def dictionary_places() -> Iterator[Question]:
         names = dict(zip(others, SYMBOLS, strict=True))
         words = f"the dictionaries of the columns {ids} of a file in a table with the columns {sorted(ids)}"
         expected = {place: names[column_id] for place, column_id in enumerate(ids) if column_id != time}
-        yield Question("dictionary places", words, functools.partial(_dictionary_places, ids), expected)
+        yield ask("dictionary places", words, expected, _dictionary_places, ids)
 
 
 def _dictionary_places(ids: tuple[int, ...]) -> dict[int, str]:
@@ -111,8 +111,7 @@ def keys_of_nulls() -> Iterator[Question]:
     """
     for of, has_checksums in itertools.product(OF_DICTIONARIES, (True, False)):
         words = f"the keys of nulls in {of} {'with' if has_checksums else 'without'} checksums, and what verify reports"
-        found = functools.partial(_keys_of_nulls, of, has_checksums=has_checksums)
-        yield Question("symbol keys", words, found, ([0, 0, 0], []))
+        yield ask("symbol keys", words, ([0, 0, 0], []), _keys_of_nulls, of, has_checksums=has_checksums)
 
 
 def _keys_of_nulls(of: str, *, has_checksums: bool) -> tuple[list[int], list[str]]:
@@ -146,8 +145,7 @@ def adopted_keys() -> Iterator[Question]:
     """Yield prepared partitions of which one row group, or none, has other keys, and whether they are committed."""
     for place in (None, *range(GROUP_COUNT)):
         words = f"a partition of which {'no row group' if place is None else f'row group {place}'} has other keys"
-        expected = "committed" if place is None else "CorruptError"
-        yield Question("adopted keys", words, functools.partial(_adopted, place), expected)
+        yield ask("adopted keys", words, "committed" if place is None else "CorruptError", _adopted, place)
 
 
 def withdrawn_symbols() -> Iterator[Question]:
@@ -155,7 +153,7 @@ def withdrawn_symbols() -> Iterator[Question]:
     for withdrawn, kept in itertools.product(("a", "new", "other"), ("a", None, "new")):
         expected = [[*each, *(["new"] if kept == "new" else [])] for each in SYMBOLS.values()]
         words = f"the dictionaries once {kept} was committed, after a commit of {withdrawn} that was rejected"
-        yield Question("symbol keys", words, functools.partial(_with_withdrawn, withdrawn, kept), expected)
+        yield ask("symbol keys", words, expected, _with_withdrawn, withdrawn, kept)
 
 
 def _with_withdrawn(withdrawn: str, kept: str | None) -> list[list[str]]:
@@ -192,7 +190,7 @@ def left_indexes() -> Iterator[Question]:
     for left in (*LEFT, None):
         what = "another name of the index" if left is None else f"{len(left)} bytes"
         words = f"a commit of a symbol where a killed one left {what}"
-        yield Question("left indexes", words, functools.partial(_after_left, left), ("the same", "what was there"))
+        yield ask("left indexes", words, ("the same", "what was there"), _after_left, left)
 
 
 def _after_left(left: bytes | None) -> tuple[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
@@ -13,7 +12,7 @@ from tornproof.harness.explorers.roundtrip.worked_out.changed_files import (
     with_metadata_version,
     with_number,
 )
-from tornproof.harness.explorers.roundtrip.worked_out.question import Question
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, ask
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind, InterceptedStorage
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.table.metadata_file import META_FILE
@@ -37,8 +36,7 @@ def changed_columns() -> Iterator[Question]:
         ("twice while it waits", [(4, 3), (4, 3), (5, 4), (5, 5)], ((5, 5), 2)),
         ("in one of them, by a server that was killed", [(4, 3)], ((4, 3), 1)),
     ):
-        found = functools.partial(_opened, stored)
-        yield Question("changed columns", f"what is opened if columns change {words}", found, expected)
+        yield ask("changed columns", f"what is opened if columns change {words}", expected, _opened, stored)
 
 
 class _Changing(InterceptedStorage):

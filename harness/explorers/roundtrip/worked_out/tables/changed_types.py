@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.new_tables import metadata_with_type, new_table
-from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, ask, outcome_of
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
@@ -71,7 +71,7 @@ def changed_types() -> Iterator[Question]:
             ),
         ):
             name = f"{words} of {stored} once {before} became {' and then '.join(changes)}"
-            yield Question("changed types", name, functools.partial(_asked, of, before, changes, stored), right)
+            yield ask("changed types", name, right, _asked, of, before, changes, stored)
 
 
 def _asked(of: Any, before: str, changes: Sequence[str], stored: Sequence[Any]) -> Any:

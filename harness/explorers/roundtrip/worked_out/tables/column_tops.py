@@ -21,7 +21,7 @@ from tornproof.harness.explorers.roundtrip.metadata.column_version_files import 
     OTHERS,
     Entry,
 )
-from tornproof.harness.explorers.roundtrip.worked_out.question import Question
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, ask
 from tornproof.harness.explorers.roundtrip.writing.kills import table_of, table_of_rows
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -65,17 +65,14 @@ def column_tops() -> Iterator[Question]:
             column = "was always there" if since is None else f"came on day {DAYS.index(since)}"
             done = f"days {_numbers(dropped)} are dropped and rows of days {_numbers(written)} written"
             name = f"`_cv` of a column that {column}, older than which is {words} of day 1, after {done}"
-            found = functools.partial(_after, before, dropped, written)
-            yield Question("column tops", name, found, _expected(before, dropped, written))
+            yield ask("column tops", name, _expected(before, dropped, written), _after, before, dropped, written)
     for count in (40, 125, 126, 127, 300):
         before = (*((DAYS[0], GONE + number, 6, 1) for number in range(count)), *OWN["one row"])
         name = f"`_cv` of {count} columns that are gone, after rows of day 1 are written"
-        found = functools.partial(_after, before, (), DAYS[1:2])
-        yield Question("column tops", name, found, _expected(before, (), DAYS[1:2]))
+        yield ask("column tops", name, _expected(before, (), DAYS[1:2]), _after, before, (), DAYS[1:2])
     for (words, own), (how, restored) in itertools.product(OWN.items(), RECOVERIES.items()):
         before, name = (*BESIDE, *own), f"`_cv` of a killed commit, older than which is {words} of day 1, after {how}"
-        found = functools.partial(_restored, before, restored)
-        yield Question("column tops", name, found, (VERSION, sorted(before), "sound"))
+        yield ask("column tops", name, (VERSION, sorted(before), "sound"), _restored, before, restored)
 
 
 def _numbers(days: Sequence[int]) -> list[int]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tornproof.harness.explorers.roundtrip.worked_out.question import Question
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, ask
 from tornproof.impl.table import partition_names
 from tornproof.impl.table.metadata_file import PartitionBy
 
@@ -43,31 +43,25 @@ def directories() -> Iterator[Question]:
             settings: dict[str, Any] = {"partition_by": by, "nanoseconds": is_fine}
             for txn in (-1, 0, 12):
                 suffix = "" if txn == -1 else f".{txn}"
-                yield Question(
+                yield ask(
                     "directories",
                     f"the directory of {words}",
-                    functools.partial(partition_names.directory_names, timestamp, txn, **settings),
                     (name + suffix,),
+                    partition_names.directory_names,
+                    timestamp,
+                    txn,
+                    **settings,
                 )
-                yield Question(
+                yield ask(
                     "names",
                     f"the parts of {name + suffix}",
-                    functools.partial(_parts_of, name + suffix),
                     (True, (name, txn if suffix else -1)),
+                    _parts_of,
+                    name + suffix,
                 )
             first, end = interval_of(start, by)
-            yield Question(
-                "starts",
-                f"the start of {words}",
-                functools.partial(partition_names.interval_start, timestamp, **settings),
-                first,
-            )
-            yield Question(
-                "ends",
-                f"the end of {words}",
-                functools.partial(partition_names.interval_end, timestamp, **settings),
-                end,
-            )
+            yield ask("starts", f"the start of {words}", first, partition_names.interval_start, timestamp, **settings)
+            yield ask("ends", f"the end of {words}", end, partition_names.interval_end, timestamp, **settings)
 
     for by in PartitionBy:
         timestamp = int(np.datetime64(LAST_DAY, "us").astype(np.int64))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import io
 import itertools
 import struct
@@ -18,7 +17,7 @@ from tornproof.harness.common.new_tables import TIME, metadata_with, new_table_o
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.explorers.roundtrip.forms import in_form, opened, reader_of
 from tornproof.harness.explorers.roundtrip.metadata.transaction_files import ENTRY, Entry, of_entries
-from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, ask, outcome_of
 from tornproof.harness.explorers.roundtrip.writing.kills import table_of_rows
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -52,37 +51,35 @@ def limits() -> Iterator[Question]:
     for most in range(COLUMN_COUNT - 1, COLUMN_COUNT + 2):
         words = f"what comes of metadata of {COLUMN_COUNT} columns where {most} may be"
         expected = COLUMN_COUNT if most >= COLUMN_COUNT else "UnsupportedError"
-        yield Question("limits", words, functools.partial(_columns_within, most), expected)
+        yield ask("limits", words, expected, _columns_within, most)
     for most in range(1, COLUMN_COUNT + 1):
         words = f"whether each of {COLUMN_COUNT} columns is read where {most} are decoded together"
-        yield Question("limits", words, functools.partial(_are_all_read, most), True)
+        yield ask("limits", words, True, _are_all_read, most)
     for most, sizes in ((1, [1] * 5), (2, [2, 2, 1]), (3, [3, 2]), (4, [4, 1]), (5, [5]), (6, [5])):
         words = f"the rows of the parts of a row group where a part has at most {most} nulls of a new column"
-        yield Question("limits", words, functools.partial(_sizes_of_parts, most), sizes)
+        yield ask("limits", words, sizes, _sizes_of_parts, most)
     for less, expected in ((0, 1), (1, "UnsupportedError")):
         words = f"what comes of a _txn whose record ends {less} bytes behind what may be read"
-        yield Question("limits", words, functools.partial(_partitions_within, less), expected)
+        yield ask("limits", words, expected, _partitions_within, less)
     for length_bytes, most in itertools.product((4, 5, 6, 7), (4, 5, 6)):
         words = f"which reads there are of a duplicate of {length_bytes} bytes where {most} may be, before byte 9"
         reads = [(length_bytes, 3)] if length_bytes <= min(most, 6) else []
-        yield Question("limits", words, functools.partial(_reads_of_duplicate, length_bytes, most), reads)
+        yield ask("limits", words, reads, _reads_of_duplicate, length_bytes, most)
     for size_bytes in range(CHUNKS[-1].stop + 2):
         words = f"the chunks that are read together from a file of {size_bytes} bytes, until one is not there"
-        yield Question("limits", words, functools.partial(_read_together, size_bytes), _expected_chunks(size_bytes))
+        yield ask("limits", words, _expected_chunks(size_bytes), _read_together, size_bytes)
     for chunk_bytes, value_count in ((1, 1), (1, 100 * MEBIBYTE), (MEBIBYTE, 2), (2 * MEBIBYTE, 5)):
         words = f"how many bytes a chunk of {value_count} values in {chunk_bytes} bytes may decode to"
-        most = max(64 * MEBIBYTE, 64 * chunk_bytes)
-        yield Question("limits", words, functools.partial(_bound, chunk_bytes, value_count), most)
+        yield ask("limits", words, max(64 * MEBIBYTE, 64 * chunk_bytes), _bound, chunk_bytes, value_count)
     for size_bytes, value_count in itertools.product((1, 16 << 10, (16 << 10) + 1), (0, 1, 4096, 4097)):
         words = f"whether a chunk of {value_count} values in {size_bytes} bytes is decoded with others"
         is_right = size_bytes <= 16 << 10 and 1 <= value_count <= 4096
-        yield Question("limits", words, functools.partial(_is_small, size_bytes, value_count), is_right)
+        yield ask("limits", words, is_right, _is_small, size_bytes, value_count)
     for chunks, less in itertools.product((ChunkForm.OLD, ChunkForm.ALP_ALONE), (0, 1)):
         words = f"the values of {chunks} chunks of which one has {less} bytes more than may be"
         values = "UnsupportedError" if less else list(range(ROW_COUNT))
-        yield Question("limits", words, functools.partial(_values_within, chunks, less), values)
-    words = f"how many elements an array of {MANY_ELEMENTS} has"
-    yield Question("limits", words, _elements, MANY_ELEMENTS)
+        yield ask("limits", words, values, _values_within, chunks, less)
+    yield Question("limits", f"how many elements an array of {MANY_ELEMENTS} has", _elements, MANY_ELEMENTS)
 
 
 def _many_columns() -> MemoryStorage:

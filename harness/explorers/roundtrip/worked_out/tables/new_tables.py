@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from tornproof.harness.common.new_tables import new_table, new_table_of_rows
 from tornproof.harness.explorers.roundtrip.metadata.views import view_problems
 from tornproof.harness.explorers.roundtrip.worked_out.parquet.column_types import LONG, PLAIN_TAGS, TIMESTAMP
-from tornproof.harness.explorers.roundtrip.worked_out.question import Question
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, ask
 from tornproof.harness.simulator.filesystem.faulty import RefusingStorage
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import CallKind
@@ -65,7 +65,7 @@ def column_orders() -> Iterator[Question]:
         for _, number in records:
             text = f"c{number}".encode("utf-16-le")
             content += len(text[::2]).to_bytes(4, "little") + text
-        yield Question("columns", f"the order of columns after {name}", functools.partial(_ids, content), expected)
+        yield ask("columns", f"the order of columns after {name}", expected, _ids, content)
 
 
 def _ids(meta: bytes) -> list[int]:
@@ -80,12 +80,10 @@ def creations() -> Iterator[Question]:
         *((each, False) for each in ("", "x" * 128, "\ud800", "\na", *(f"a{each}" for each in NAMES_LACK))),
         *(("TS", False), ("Ts", False)),
     ):
-        column = NewColumn(name=name, type=LONG)
-        yield Question("creations", f"a column {name!r}", functools.partial(_is_created, column), is_right)
+        yield ask("creations", f"a column {name!r}", is_right, _is_created, NewColumn(name=name, type=LONG))
         # A table is named by its path, up to a tilde.
         if name.lower() != "ts" and name[-1:] not in ("/", "~"):
-            found = functools.partial(_is_created, table=name)
-            yield Question("creations", f"a table {name!r}", found, is_right)
+            yield ask("creations", f"a table {name!r}", is_right, _is_created, table=name)
     for number, is_right in (
         *(
             (each, True)
@@ -114,22 +112,19 @@ def creations() -> Iterator[Question]:
         found = functools.partial(_is_created, refused_lock=reason)
         yield Question("creations", f"a table in a file system that refuses locks: {reason}", found, is_right)
     for count in (1_771, 1_772, 4_000):
-        words = f"how many columns a new table of {count} has"
-        yield Question("creations", words, functools.partial(_column_count, count), count)
+        yield ask("creations", f"how many columns a new table of {count} has", count, _column_count, count)
     sizes = {"o": 4096, "c": 0, "k": 4096, "v": 0}
     yield Question("creations", "the sizes of the files of a new dictionary", _dictionary_sizes, sizes)
     for path, named in (("table", "table"), ("table~7", "table"), ("folder/table~12", "table"), ("a~b~c", "a")):
-        found = functools.partial(_has_name_of, path, named)
-        yield Question("creations", f"whether a new table at {path} has the name {named}", found, True)
+        yield ask("creations", f"whether a new table at {path} has the name {named}", True, _has_name_of, path, named)
     for number in (0, 1, 2, 7, (1 << 31) - 1):
         settings = (1, 0, 0, 426, number, 500_000, 600_000_000, 0, 0)
-        yield Question("creations", f"a table with the id {number}", functools.partial(_settings_of, number), settings)
+        yield ask("creations", f"a table with the id {number}", settings, _settings_of, number)
     for capacity in (-1, 0, 1, 2, 3, 4, 5, 1023, 1024, 1025, (1 << 20) - 1, 1 << 20, (1 << 20) + 1):
-        made = functools.partial(_capacity_of, capacity)
         expected = (
             next(1 << power for power in range(22) if 1 << power >= capacity) if 2 <= capacity <= 1 << 20 else None
         )
-        yield Question("creations", f"a capacity of {capacity}", made, expected)
+        yield ask("creations", f"a capacity of {capacity}", expected, _capacity_of, capacity)
     for key_names in itertools.product((False, True), repeat=2):
         found = functools.partial(
             _is_created, NewColumn(name="k", type=LONG, is_dedup_key=key_names[1]), has_key=key_names[0]
@@ -245,7 +240,7 @@ def time_columns() -> Iterator[Question]:
     for place in range(len(others) + 1):
         names = (*others[:place], "ts", *others[place:])
         words = f"what is wrong with a view of metadata in which the time is column {place}"
-        yield Question("time columns", words, functools.partial(_problems_of_view, names), [])
+        yield ask("time columns", words, [], _problems_of_view, names)
 
 
 def _problems_of_view(names: tuple[str, ...]) -> list[str]:

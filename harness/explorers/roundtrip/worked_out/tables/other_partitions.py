@@ -20,7 +20,7 @@ from tornproof.harness.explorers.roundtrip.worked_out.changed_files import (
     with_number,
     without,
 )
-from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, ask, outcome_of
 from tornproof.harness.explorers.roundtrip.worked_out.tables.new_tables import META_COLUMN, META_HEADER
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
@@ -54,8 +54,7 @@ def other_partitions() -> Iterator[Question]:
             ("what a second recovery finds of", _recovered_again, (recovered[0] and [], *recovered[1:])),
             ("how many rows are read, and how many are in native partitions, of", _row_count, read),
         ):
-            found = functools.partial(of, files_of)
-            yield Question("other partitions", f"{words} a table {name}", found, expected)
+            yield ask("other partitions", f"{words} a table {name}", expected, of, files_of)
     # Without intervals and a last time servers neither write nor read the entry, which has what was there before.
     for interval, row_count, max_timestamp in itertools.product(INTERVALS, (0, 1), (NO_TIME, FIRST_TIME)):
         is_read = (interval, max_timestamp) != (NO_INTERVALS, NO_TIME)
@@ -84,8 +83,7 @@ def other_partitions() -> Iterator[Question]:
     ):
         is_sound = token < 1 or token >> 56 == 1 << 6
         words = f"what a verification finds of a native partition with the token {token}"
-        found = functools.partial(_of_native, token)
-        yield Question("other partitions", words, found, [] if is_sound else ["TOKEN of 2024-01-01"])
+        yield ask("other partitions", words, [] if is_sound else ["TOKEN of 2024-01-01"], _of_native, token)
 
 
 def _entries(interval: int | None, row_count: int, max_timestamp: int, flags: int, name_txn: int, token: int) -> Any:

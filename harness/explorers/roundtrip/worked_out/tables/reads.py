@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.new_tables import metadata_with, new_table
 from tornproof.harness.common.whose_error import the_only
-from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, ask, outcome_of
 from tornproof.harness.explorers.roundtrip.writing.kills import table_of_rows
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
@@ -43,16 +43,11 @@ def asked_in_words() -> Iterator[Question]:
     for names, asked in itertools.product((*zip(NAMES), ("price", "PRICE"), ("a", "Preis")), NAMES):
         same = [name for name in names if name == asked] or [each for each in names if each.lower() == asked.lower()]
         words = f"which of the columns {', '.join(names)} a condition on {asked} is about"
-        yield Question(
-            "columns asked for",
-            words,
-            functools.partial(_column_of, names, asked),
-            same[0] if len(same) == 1 else "PredicateError",
-        )
+        yield ask("columns asked for", words, same[0] if len(same) == 1 else "PredicateError", _column_of, names, asked)
     for where, expected in ((None, len(ROWS)), ("v > 2", 2), ("", "PredicateError"), (" ", "PredicateError")):
         for columns in (None, [], ["ts"]):
             words = f"how many rows of the columns {columns} come where {where!r} holds"
-            yield Question("rows asked for", words, functools.partial(_row_count, where, columns), expected)
+            yield ask("rows asked for", words, expected, _row_count, where, columns)
     for start, end in itertools.product((None, "", " ", "2024-01-01"), repeat=2):
         words = f"what comes of the rows from {start!r} to {end!r}"
         is_right = not {"", " "} & {start, end} and (start is None or end is None or start <= end)
@@ -61,23 +56,23 @@ def asked_in_words() -> Iterator[Question]:
     for width, size_bytes in itertools.product((2, 16, 20), repeat=2):
         words = f"how many of two values of {width} bytes without a type are equal to one of {size_bytes}"
         count = 1 if width == size_bytes else "PredicateError"
-        yield Question("bytes asked for", words, functools.partial(_equal_bytes, width, size_bytes), count)
+        yield ask("bytes asked for", words, count, _equal_bytes, width, size_bytes)
 
     for shown in (["ts", "v"], ["v", "ts"], ["v"], ["ts"], []):
         words = f"which of the columns {shown} may have nulls"
-        yield Question("nulls asked for", words, functools.partial(_nullable, shown), [each != "ts" for each in shown])
+        yield ask("nulls asked for", words, [each != "ts" for each in shown], _nullable, shown)
     for gone, column in itertools.product(("", "first", "last"), ("ts", "last")):
         if column != gone:
             words = f"which rows of three come by the time of the second, {gone or 'nothing'} dropped before"
-            yield Question("times asked for", f"{words}, as {column}", functools.partial(_by_time, gone, column), [1])
+            yield ask("times asked for", f"{words}, as {column}", [1], _by_time, gone, column)
     days = itertools.combinations_with_replacement(range(DAY_COUNT), 2)
     for (first, last), damaged in itertools.product(days, range(DAY_COUNT)):
         words = f"which values come of the days {first} to {last}, if the metadata of day {damaged} is damaged"
         values = "CorruptError" if first <= damaged <= last else [*range(first, last + 1)]
-        yield Question("times asked for", words, functools.partial(_beside_damage, damaged, first, last), values)
+        yield ask("times asked for", words, values, _beside_damage, damaged, first, last)
     for null_count, expected in ((0, len(ROWS)), (1, "CorruptError"), (None, len(ROWS))):
         words = f"how many rows come for a reader that expects {null_count} nulls in each column without any"
-        yield Question("nulls asked for", words, functools.partial(_expecting, null_count), expected)
+        yield ask("nulls asked for", words, expected, _expecting, null_count)
 
 
 def _beside_damage(damaged: int, first: int, last: int) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
@@ -11,7 +10,7 @@ import pyarrow as pa
 
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.made_rows import array_of
-from tornproof.harness.explorers.roundtrip.worked_out.question import Question
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, ask
 from tornproof.harness.explorers.roundtrip.worked_out.writing.later_keys import PATH, numbers_in
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
@@ -50,8 +49,7 @@ def equal_keys() -> Iterator[Question]:
         for order, commits in (("", keys), (" backwards", keys[::-1])):
             for words, size in (("at once", len(keys)), ("one after the other", 1)):
                 asked = f"which rows there are of keys of {of}{order}, {words}"
-                found = functools.partial(_written, of, commits, size)
-                yield Question("equal keys", asked, found, _left(commits))
+                yield ask("equal keys", asked, _left(commits), _written, of, commits, size)
 
 
 def _left(keys: Keys) -> list[int]:

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from tornproof.harness.common.copies import open_writer_of_copy
-from tornproof.harness.explorers.roundtrip.worked_out.question import Question
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, ask
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
@@ -36,8 +36,7 @@ def later_keys() -> Iterator[Question]:
     changes = [new for count in (1, 2) for new in itertools.combinations(POINTS, count)]
     for (groups, row_count), old, new in itertools.product(ROW_COUNTS.items(), repeated, changes):
         words = f"which rows there are of {old} in {groups} after {new}, written with keys"
-        found = functools.partial(_written, old, new, row_count)
-        yield Question("later keys", words, found, expected_numbers(old, new))
+        yield ask("later keys", words, expected_numbers(old, new), _written, old, new, row_count)
 
 
 def _written(old: Points, new: Points, row_count: int) -> list[int]:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from tornproof.harness.explorers.roundtrip.worked_out.changed_files import PATH as TABLE
 from tornproof.harness.explorers.roundtrip.worked_out.changed_files import storage_of, two_days
-from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, ask, outcome_of
 from tornproof.harness.explorers.roundtrip.writing.kills import commit
 from tornproof.harness.simulator.filesystem.faulty import RefusingStorage
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -43,7 +43,7 @@ def published_meanwhile() -> Iterator[Question]:
     """Yield readers of metadata, the next ones of which are published before one of their calls."""
     for number in range(CALLS_MANY):
         words = f"what a reader finds of metadata that grow before its call {number}"
-        yield Question("published files", words, functools.partial(_read_meanwhile, number), True)
+        yield ask("published files", words, True, _read_meanwhile, number)
 
 
 class _Publishing(InterceptedStorage):

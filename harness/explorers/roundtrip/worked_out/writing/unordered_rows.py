@@ -50,8 +50,7 @@ def unordered_rows() -> Iterator[Question]:
                 keys = "with keys" if has_keys else "without keys"
                 words = f"which rows there are of the times {groups}, {order}, after {new}, written {keys}"
                 found = functools.partial(_written, old, new, row_count, sorted_by, has_keys=has_keys)
-                expected = (expected_numbers(old, new, has_keys=has_keys), True)
-                yield Question("unordered rows", words, found, expected)
+                yield Question("unordered rows", words, found, (expected_numbers(old, new, has_keys=has_keys), True))
 
 
 def _written(

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, TypeAlias
 
+from tornproof.harness.common.whose_error import errors_as_problems
+
 Controls: TypeAlias = Sequence[tuple[str, str, object, *tuple[str, ...]]]
 """Mistakes by their names, each a substitute for what is at a `package.module:name`, and words of what must be said."""
 
@@ -63,12 +65,13 @@ def original_of(location: str) -> Any:
 
 def not_noticed(controls: Controls, problem_of: Callable[[Any], str | None], cases: Sequence[Any]) -> Iterator[str]:
     """Yield what is not noticed: the names of substitutes with which no case has a problem, or none in such words."""
+    found = errors_as_problems(problem_of)
     # Cases of a kind stand together, so a few of all kinds come first.
     step = math.isqrt(len(cases)) or 1
     spread = [each for first in range(step) for each in cases[first::step]]
     for name, location, substitute, *words in controls:
         with replaced(location, substitute):
-            problems = (problem for each in spread if (problem := problem_of(each)) is not None)
+            problems = (problem for each in spread if (problem := found(each)) is not None)
             if not any(all(word in problem for word in words) for problem in problems):
                 yield f"{name}: not noticed"
 

@@ -6,15 +6,15 @@ from itertools import islice
 
 from tornproof.harness.common.verdict import Finding, Verdict
 from tornproof.harness.explorers.roundtrip.explorer import findings_of, replay_roundtrip
-from tornproof.harness.explorers.roundtrip.parts import Part
+from tornproof.harness.explorers.roundtrip.parts import part_of
 from tornproof.harness.simulator.filesystem.image import DiskImage
 
 NO_TABLE = DiskImage.of_files({})
 
 
-def first_findings(part: Part) -> list[Finding]:
+def first_findings(key: str) -> list[Finding]:
     """Return the first finding, if there is one; the cases behind it would take as long as all others."""
-    return [*islice(findings_of(part), 1)]
+    return [*islice(findings_of(part_of(key)), 1)]
 
 
 def replayed(findings: Iterable[Finding]) -> set[Verdict]:
@@ -22,27 +22,26 @@ def replayed(findings: Iterable[Finding]) -> set[Verdict]:
     return {replay_roundtrip(each, NO_TABLE, "/table") for each in findings}
 
 
-def first_that_replays(part: Part, mistake: AbstractContextManager[None]) -> list[Finding]:
+def first_that_replays(key: str, mistake: AbstractContextManager[None]) -> list[Finding]:
     """Return what a part finds first of a mistake; it must replay until the mistake is gone."""
-    return _that_replay(first_findings, part, mistake)
+    return _that_replay(lambda: first_findings(key), mistake)
 
 
-def all_that_replay(part: Part, mistake: AbstractContextManager[None]) -> list[Finding]:
+def all_that_replay(key: str, mistake: AbstractContextManager[None]) -> list[Finding]:
     """Return all that a part finds of a mistake; each finding must replay until the mistake is gone."""
-    return _that_replay(lambda part: [*findings_of(part)], part, mistake)
+    return _that_replay(lambda: [*findings_of(part_of(key))], mistake)
 
 
-def kinds_that_replay(part: Part, mistake: AbstractContextManager[None]) -> set[str]:
+def kinds_that_replay(key: str, mistake: AbstractContextManager[None]) -> set[str]:
     """Return the kinds of what a part finds of a mistake; each finding must replay until the mistake is gone."""
+    part = part_of(key)
     cases = part.cases()
-    return {part.kind_of(cases[each.evidence[part.key]]) for each in all_that_replay(part, mistake)}
+    return {part.kind_of(cases[each.evidence[key]]) for each in all_that_replay(key, mistake)}
 
 
-def _that_replay(
-    find: Callable[[Part], list[Finding]], part: Part, mistake: AbstractContextManager[None]
-) -> list[Finding]:
+def _that_replay(find: Callable[[], list[Finding]], mistake: AbstractContextManager[None]) -> list[Finding]:
     with mistake:
-        findings = find(part)
+        findings = find()
         assert replayed(findings) == {Verdict.INVALID}
     assert replayed(findings) == {Verdict.VALID}
     return findings

@@ -67,6 +67,11 @@ def within(path: tuple[int, ...], change: Change) -> Change:
     return changed
 
 
+def with_fields_of(content: bytes, path: tuple[int, ...], *fields: Field) -> bytes:
+    """Return a file whose structs at a path of fields in its footer have other fields."""
+    return with_footer(content, within(path, lambda struct: with_fields(struct, *fields)))
+
+
 def _mapped(value: Value, change: Change) -> Value:
     if isinstance(value, Struct):
         return change(value)

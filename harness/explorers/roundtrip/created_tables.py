@@ -16,7 +16,6 @@ import pyarrow as pa
 from msgspec import structs
 
 from tornproof.harness.common.patch import Controls, not_noticed, original_of
-from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.simulator.filesystem.faulty import FaultyStorage
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import STEPS, Call, CallKind, InterceptedStorage
@@ -91,7 +90,6 @@ def created_tables() -> tuple[CreatedTable, ...]:
     )
 
 
-@errors_as_problems
 def problem_of(case: CreatedTable) -> str | None:
     """Say after which call a table is neither; None if there is none."""
     storage = FaultyStorage(MemoryStorage.of(START))

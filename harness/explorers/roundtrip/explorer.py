@@ -20,7 +20,7 @@ from tornproof.harness.explorers.roundtrip.forms import FORMS, Original, differe
 from tornproof.harness.explorers.roundtrip.metadata import generations, views
 from tornproof.harness.explorers.roundtrip.metadata.generations import Mismatch, reencode_generations
 from tornproof.harness.explorers.roundtrip.metadata.views import view_problems
-from tornproof.harness.explorers.roundtrip.parts import PARTS, Part
+from tornproof.harness.explorers.roundtrip.parts import PARTS, Part, part_of
 from tornproof.harness.parallel.tasks import Exploration
 from tornproof.harness.parallel.workers import Task, Worker
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -126,7 +126,7 @@ def _metadata_files(table: Table) -> Iterator[PartitionFiles]:
 
 
 def _compare_part(worker: Worker, key: str, turn: int) -> _Compared:
-    (part,) = (each for each in PARTS if each.key == key)
+    part = part_of(key)
     cases = cases_of(part, turn)
     return _Compared(counts={part.count: len(cases)}, found=[*_found_in(part, cases)])
 
@@ -214,7 +214,7 @@ def _found_in(part: Part, cases: Iterable[tuple[int, Any]]) -> Iterator[_Found]:
     seen = set[str]()
     for number, case in cases:
         kind = f"{part.key}: {part.kind_of(case)}"
-        problem = None if kind in seen else part.module.problem_of(case)
+        problem = None if kind in seen else part.problem_of(case)
         if problem is not None:
             seen.add(kind)
             sentence, evidence = f"{part.subject}{case.name}: {problem}.", {part.key: number, CASE: case.name}
@@ -242,7 +242,7 @@ def replay_roundtrip(finding: Finding, image: DiskImage, path: str) -> Verdict:
         return Verdict.VALID if difference(Original(content), form) is None else Verdict.INVALID
     for part in PARTS:
         if part.key in evidence:
-            problem = part.module.problem_of(_case_of(part, finding))
+            problem = part.problem_of(_case_of(part, finding))
             return Verdict.VALID if problem is None else Verdict.INVALID
     name = str(evidence["file"]).partition("/")[0]
     files = PartitionFiles(storage=image, path=f"{path}/{name}", name=name)

@@ -347,10 +347,9 @@ def in_form(content: bytes, footer: FooterForm, chunks: ChunkForm, header: Heade
 
 def duplicated_file(row_count: int, group_rows: int, *, added: int = 0) -> bytes:
     """Return a small file of two columns whose chunks are all there twice."""
-    number, target = np.arange(row_count) + added, io.BytesIO()
+    number = np.arange(row_count) + added
     rows = pa.table({"whole": number * 1_001, "parts": number / 4})
-    pq.write_table(rows, target, row_group_size=group_rows, store_schema=False)
-    return in_form(target.getvalue(), FooterForm.THRIFT, ChunkForm.ALP)
+    return in_form(parquet_of(rows, row_group_size=group_rows), FooterForm.THRIFT, ChunkForm.ALP)
 
 
 def opened(content: bytes) -> FileFooter:
@@ -396,12 +395,17 @@ def _bits(array: pa.Array) -> tuple[list[bool], bytes]:
     return array.is_valid().to_pylist(), array.drop_null().to_numpy(zero_copy_only=False).tobytes()
 
 
-def _written(rows: pa.Table, **settings: Any) -> bytes:
+def parquet_of(rows: pa.Table, **settings: Any) -> bytes:
+    """Return a file of rows as pyarrow writes it, without the schema of Arrow."""
     target = io.BytesIO()
-    filters = {name: {"ndv": ROWS_IN_GROUP, "fpp": 0.01} for name in ("wide", "texts") if name in rows.schema.names}
-    options: dict[str, Any] = {"data_page_size": 2_000, "store_schema": False, "bloom_filter_options": filters}
-    pq.write_table(rows, target, **{"row_group_size": ROWS_IN_GROUP, **options, **settings})
+    pq.write_table(rows, target, **{"store_schema": False, **settings})
     return target.getvalue()
+
+
+def _written(rows: pa.Table, **settings: Any) -> bytes:
+    filters = {name: {"ndv": ROWS_IN_GROUP, "fpp": 0.01} for name in ("wide", "texts") if name in rows.schema.names}
+    options = {"data_page_size": 2_000, "row_group_size": ROWS_IN_GROUP, "bloom_filter_options": filters}
+    return parquet_of(rows, **{**options, **settings})
 
 
 def _extended_by_others(content: bytes) -> bytes:

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from tornproof.harness.common.patch import Controls, not_noticed, replaced
-from tornproof.harness.common.whose_error import errors_as_problems, the_only
+from tornproof.harness.common.whose_error import the_only
 from tornproof.harness.explorers.roundtrip.writing.kills import Rows, commit, is_killed, left_by_last_kill, rows_in
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -62,7 +62,6 @@ def killed_commits() -> tuple[KilledCommits, ...]:
     )
 
 
-@errors_as_problems
 def problem_of(case: KilledCommits) -> str | None:
     """Say what is wrong after the commit was killed, and at which of its calls; None if nothing ever is."""
     image = _image(case.before)

@@ -17,7 +17,6 @@ import numpy as np
 from msgspec.structs import astuple
 
 from tornproof.harness.common.patch import Controls, not_noticed, original_of
-from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.impl.write import merge_plan
 from tornproof.impl.write.merge_plan import Keep, Span, Step
 
@@ -57,7 +56,6 @@ def merge_plans() -> tuple[MergePlans, ...]:
     )
 
 
-@errors_as_problems
 def problem_of(case: MergePlans) -> str | None:
     """Say what is planned otherwise than it should be; None if nothing is."""
     spans = [Span(*each) for each in case.spans]

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from tornproof.harness.common.patch import Controls, not_noticed
-from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.roundtrip.beside.small_tables import DATA, State, small_table
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -55,7 +54,6 @@ def spelled_files() -> tuple[SpelledFile, ...]:
     return tuple(itertools.starmap(SpelledFile, itertools.product(DIRECTORIES, OPERATIONS)))
 
 
-@errors_as_problems
 def problem_of(case: SpelledFile) -> str | None:
     """Say what is wrong: only a partition's file must be refused, and a `_pm` be written beside; None if nothing is."""
     content = small_table(State.SOUND).files[DATA]

@@ -16,7 +16,6 @@ from msgspec import structs
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
 from tornproof.harness.common.remembered_codecs import remembered_decoding
-from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.roundtrip.beside.meeting_calls import Meeting, can_notice
 from tornproof.harness.explorers.roundtrip.beside.operations import (
     ACTS,
@@ -125,7 +124,6 @@ def operations_beside() -> tuple[Beside, ...]:
     return tuple(each for each in _all_beside() if not each.operation.migrates)
 
 
-@errors_as_problems
 def problem_of(case: Beside) -> str | None:
     """Say before which call the other acts, and what comes of it that comes of no order; None if nothing does."""
     with replaced(f"{PINS}:PIN_ATTEMPTS_MAX", ATTEMPTS_MAX), remembered_decoding():

@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from tornproof.harness.common.patch import Controls, not_noticed, original_of
-from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.roundtrip.beside.operations import OPERATIONS
 from tornproof.harness.explorers.roundtrip.beside.small_tables import PATH, State, small_table
 from tornproof.harness.simulator.filesystem.faulty import FALLIBLE, Fault, FaultyStorage
@@ -70,7 +69,6 @@ def closed_files() -> tuple[ClosedFiles, ...]:
     )
 
 
-@errors_as_problems
 def problem_of(case: ClosedFiles) -> str | None:
     """Say what is left open; None if nothing is."""
     for at in itertools.count() if case.fails else (None,):

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tornproof.harness.common.patch import Controls, not_noticed
-from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.impl.storage.holders import Holder, OpenFiles, holders_of, mappers_of
 
 PROPERTY = "whoever has a file of a table open is seen, and nobody else"
@@ -85,7 +84,6 @@ def processes() -> tuple[Process, ...]:
     )
 
 
-@errors_as_problems
 def problem_of(process: Process) -> str | None:
     """Say which processes are taken for holders instead; None if they are right."""
     with tempfile.TemporaryDirectory(prefix="tornproof-") as scratch:

@@ -18,7 +18,6 @@ from typing import Any, TypeAlias
 import xxhash
 
 from tornproof.harness.common.patch import Controls, not_noticed
-from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.roundtrip.conditions.asked_rows import AskedRows, Nearest, asked_rows
 from tornproof.harness.explorers.roundtrip.conditions.searched_times import (
     FIRST,
@@ -371,7 +370,6 @@ def pruned_row_groups() -> tuple[Case, ...]:
     return (*_several(), *searched_times(), *asked_rows(), *groups)
 
 
-@errors_as_problems
 def problem_of(case: Case) -> str | None:
     """Say what is wrong; None if nothing is."""
     return case.problem()

@@ -21,7 +21,6 @@ import numpy as np
 import pyarrow as pa
 
 from tornproof.harness.common.patch import Controls, not_noticed
-from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.roundtrip.worked_out.parquet.column_types import DECIMAL_TAGS
 from tornproof.impl.query.predicate import Operator, truth
 from tornproof.impl.query.predicate_literal import PredicateError
@@ -142,7 +141,6 @@ def worded_conditions() -> tuple[Worded, ...]:
     return (*_wrong_conditions(), *_long_conditions(), *found)
 
 
-@errors_as_problems
 def problem_of(case: Worded) -> str | None:
     """Say what is wrong with a condition; None if nothing is."""
     try:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from tornproof.harness.common.patch import Controls, not_noticed, replaced
-from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import (
     FIRST_BYTE,
     GROUP_ROWS,
@@ -72,7 +71,6 @@ def chains() -> tuple[Chain, ...]:
     return (*_grown(), *_with_orphans(), *_broken(), *_overlapping(), *_replaced(), *_tokens())
 
 
-@errors_as_problems
 def problem_of(chain: Chain) -> str | None:
     """Say what is counted or named otherwise; None if nothing is."""
     files = {

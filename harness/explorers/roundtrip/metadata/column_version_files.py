@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from tornproof.harness.common.patch import Controls, not_noticed
-from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.roundtrip.metadata.read_files import Rejection, difference, image_of
 from tornproof.impl.errors import CorruptError, UnsupportedError
 from tornproof.impl.table.column_versions import ColumnVersions, read_column_versions
@@ -72,7 +71,6 @@ def column_version_files() -> tuple[ColumnVersionFile, ...]:
     return (*_sound(), *_changed(), *_cut())
 
 
-@errors_as_problems
 def problem_of(file: ColumnVersionFile) -> str | None:
     """Say what is wrong with how a file is read; None if nothing is."""
     image = image_of(PATH, file.content, file.size_bytes)

@@ -15,7 +15,6 @@ from typing import Any, TypeAlias, cast
 from msgspec.structs import replace
 
 from tornproof.harness.common.patch import Controls, not_noticed
-from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.impl.parquet.fields import Codec, Repetition
 from tornproof.impl.parquet.footer import ColumnChunk, ParquetFooter, RowGroup, Statistics
 from tornproof.impl.parquet.schema import SchemaElement, SchemaLeaf
@@ -76,7 +75,6 @@ def compared_footers() -> tuple[ComparedFooter, ...]:
     )
 
 
-@errors_as_problems
 def problem_of(case: ComparedFooter) -> str | None:
     """Say what is wrong with the comparison; None if nothing is."""
     found = tuple(

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 
 from tornproof.harness.common.new_tables import new_table_of_rows
 from tornproof.harness.common.patch import Controls, not_noticed
-from tornproof.harness.common.whose_error import errors_as_problems, the_only
+from tornproof.harness.common.whose_error import the_only
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.answer import read_answer
@@ -90,7 +90,6 @@ def exchanged_files() -> tuple[ExchangedFile, ...]:
     return tuple(ExchangedFile(table=table, data=data) for table, data in pairs if _fits(table, data))
 
 
-@errors_as_problems
 def problem_of(case: ExchangedFile) -> str | None:
     """Say what is wrong with how the table is verified, read or recovered; None if nothing is."""
     image = _table_of(case.table)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from tornproof.harness.common.patch import Controls, not_noticed, original_of
-from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.roundtrip.forms import reader_of
 from tornproof.harness.explorers.roundtrip.metadata.chains import generation
 from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import EXTERNAL_BLOOMS, SORTED_BY_TIMESTAMP
@@ -48,7 +47,6 @@ def filter_references() -> tuple[FilterReference, ...]:
     return (*_places(), *_headers())
 
 
-@errors_as_problems
 def problem_of(case: FilterReference) -> str | None:
     """Say what is read instead; None if what is there."""
     flags = SORTED_BY_TIMESTAMP | EXTERNAL_BLOOMS

@@ -7,19 +7,16 @@ made is rejected, and FlatBuffers that are damaged are in doubt.
 from __future__ import annotations
 
 import functools
-import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NoReturn
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from msgspec import structs
 
 from tornproof.harness.common.patch import Controls, not_noticed, original_of
-from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.corruption.plan import BITS_IN_BYTE, Flip
-from tornproof.harness.explorers.roundtrip.forms import FILE, in_form, opened
+from tornproof.harness.explorers.roundtrip.forms import FILE, in_form, opened, parquet_of
 from tornproof.impl.chunk.duplicates import ChunkForm
 from tornproof.impl.errors import CorruptError, UnsupportedError
 from tornproof.impl.extension.footer import FileFooter
@@ -59,7 +56,6 @@ def flipped_footers() -> tuple[FlippedFooter, ...]:
     )
 
 
-@errors_as_problems
 def problem_of(case: FlippedFooter) -> str | None:
     """Say whether the damage is not noticed, or harms the Thrift footer beside it; None if neither does."""
     try:
@@ -117,6 +113,5 @@ def _thrift() -> bytes:
 
 @functools.cache
 def _file(form: FooterForm) -> bytes:
-    target = io.BytesIO()
-    pq.write_table(pa.table({"number": [1, 2], "text": ["a", "b"]}), target, row_group_size=1, store_schema=False)
-    return target.getvalue() if form is FooterForm.THRIFT else in_form(target.getvalue(), form, ChunkForm.OLD)
+    content = parquet_of(pa.table({"number": [1, 2], "text": ["a", "b"]}), row_group_size=1)
+    return content if form is FooterForm.THRIFT else in_form(content, form, ChunkForm.OLD)

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from tornproof.harness.common.patch import Controls, not_noticed
-from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.roundtrip.forms import (
     FILE,
     Column,
@@ -70,7 +69,6 @@ def forged_duplicates() -> tuple[ForgedDuplicate, ...]:
     )
 
 
-@errors_as_problems
 def problem_of(case: ForgedDuplicate) -> str | None:
     """Say what a reader, or the verification, makes of the record instead; None if nothing."""
     content = _with_record(case.record, **dict(case.changes))

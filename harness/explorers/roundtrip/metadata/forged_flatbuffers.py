@@ -6,18 +6,16 @@ Checksums only say that nobody damaged the bytes; whoever writes them may have m
 from __future__ import annotations
 
 import functools
-import io
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from types import SimpleNamespace
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tornproof.harness.common.patch import Controls, not_noticed
-from tornproof.harness.common.whose_error import errors_as_problems, needed
-from tornproof.harness.explorers.roundtrip.forms import FILE, in_form, opened
+from tornproof.harness.common.whose_error import needed
+from tornproof.harness.explorers.roundtrip.forms import FILE, in_form, opened, parquet_of
 from tornproof.impl.chunk.duplicates import ChunkForm
 from tornproof.impl.errors import CorruptError, UnsupportedError
 from tornproof.impl.extension.decode import FlatFooter
@@ -59,7 +57,6 @@ def forged_flatbuffers() -> tuple[ForgedFlatBuffers, ...]:
     return tuple(ForgedFlatBuffers(at, kind) for kind in BYTES for at in range(len(flat)))
 
 
-@errors_as_problems
 def problem_of(case: ForgedFlatBuffers) -> str | None:
     """Say whether other bytes are taken for the Thrift footer of which they were made; None if they are rejected."""
     try:
@@ -95,9 +92,7 @@ def _thrift() -> bytes:
 @functools.cache
 def _file() -> tuple[bytes, bytes]:
     """Return what is before the FlatBuffers of a file, and these."""
-    target = io.BytesIO()
     rows = pa.table({"number": [1, 2], "text": ["a", "b"]}).replace_schema_metadata({"key": "value"})
-    pq.write_table(rows, target, row_group_size=1, store_schema=False)
-    whole = in_form(target.getvalue(), FooterForm.FINAL, ChunkForm.OLD)
+    whole = in_form(parquet_of(rows, row_group_size=1), FooterForm.FINAL, ChunkForm.OLD)
     start = opened(whole).offset_bytes
     return whole[:start], whole[start : -FinalTail.layout.size_bytes]

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.patch import Controls, not_noticed, original_of
-from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.corruption.served import PATH, TXN, served_image
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.errors import Problem
@@ -93,7 +92,6 @@ def _dictionaries() -> Iterator[Dictionary]:
             yield Dictionary(column, kind, instead)
 
 
-@errors_as_problems
 def problem_of(lost: Lost | Dictionary) -> str | None:
     """Say what is wrong: the file must be named; None if it is."""
     return _unnamed(lost, _reported(lost)) if isinstance(lost, Lost) else _wrong_of(lost)

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tornproof.harness.common.patch import Controls, not_noticed
-from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.corruption.crafted import overwritten
 from tornproof.harness.explorers.roundtrip.metadata.read_files import Rejection, difference, image_of
 from tornproof.impl.errors import CorruptError, UnsupportedError
@@ -118,7 +117,6 @@ def meta_files() -> tuple[MetaFile, ...]:
     return tuple(each for file in sound for each in (*_changed(file), *_cut(file))) + tuple(_large())
 
 
-@errors_as_problems
 def problem_of(file: MetaFile) -> str | None:
     """Say what is wrong with how a file is read; None if nothing is."""
     image = image_of(PATH, file.content, file.size_bytes)

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.patch import Controls, not_noticed
-from tornproof.harness.common.whose_error import errors_as_problems, the_only
+from tornproof.harness.common.whose_error import the_only
 from tornproof.harness.explorers.corruption.plan import BITS_IN_BYTE, Flip
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -69,7 +69,6 @@ def opened_footers() -> tuple[OpenedFooter, ...]:
     return tuple(OpenedFooter(bit=bit) for bit in range(start * BITS_IN_BYTE, end * BITS_IN_BYTE, BIT_STEP))
 
 
-@errors_as_problems
 def problem_of(case: OpenedFooter) -> str | None:
     """Say why pyarrow does not open a footer that is called sound; None if it does, or if something is reported."""
     content = Flip(_path(), case.bit).apply(_image().files[_path()])

@@ -15,7 +15,6 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from tornproof.harness.common.patch import Controls, not_noticed
-from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import (
     GROUP_ROWS,
     SORTED_BY_TIMESTAMP,
@@ -151,7 +150,6 @@ def placed_partitions() -> tuple[PlacedPartition, ...]:
     return (*_types(), *_timestamps(), *_times(), *_ends(), *_unmigrated(), *_native())
 
 
-@errors_as_problems
 def problem_of(placed: PlacedPartition) -> str | None:
     """Say what is named of a partition, if it is not what contradicts it; None if it is."""
     found = _named(placed)

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 from tornproof.harness.common.patch import Controls, not_noticed
-from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.errors import CorruptError, ProblemError, UnsupportedError
 from tornproof.impl.layout.txn import PARQUET_GENERATED
@@ -135,7 +134,6 @@ def transaction_files() -> tuple[TransactionFile, ...]:
     return (*_sound(), *_wrong())
 
 
-@errors_as_problems
 def problem_of(file: TransactionFile) -> str | None:
     """Say what is wrong with how a file is read, from bytes and beside a writer; None if nothing is."""
     content = file.content()

@@ -14,7 +14,7 @@ import pyarrow as pa
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.patch import Controls, not_noticed, replaced
-from tornproof.harness.common.whose_error import errors_as_problems, the_only
+from tornproof.harness.common.whose_error import the_only
 from tornproof.harness.explorers.corruption.crafted import overwritten
 from tornproof.harness.explorers.roundtrip.metadata.chains import generation
 from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import GROUP_ROWS, SORTED_BY_TIMESTAMP, with_checksum
@@ -62,7 +62,6 @@ def verified_tables() -> tuple[VerifiedTable, ...]:
     return (*_together(), *_named(), *_filtered())
 
 
-@errors_as_problems
 def problem_of(case: VerifiedTable) -> str | None:
     """Say what is reported otherwise; None if nothing is."""
     found = _reported(case)

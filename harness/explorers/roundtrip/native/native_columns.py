@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
-from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.corruption.served import SMALLEST, WIDTHS_BYTES
 from tornproof.harness.explorers.roundtrip.native.reported import (
     NOT_LOOKED_AT,
@@ -350,7 +349,6 @@ class _NotLookedAt(Exception):  # noqa: N818
     """Why a column is not judged: the names and numbers in the note on it."""
 
 
-@errors_as_problems
 def problem_of(case: NativeColumns) -> str | None:
     """Say what is wrong with what is reported, of sizes alone and of all, in one piece and in several."""
     for is_quick in (True, False):

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from tornproof.harness.common.patch import Controls, not_noticed, original_of
-from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.corruption.crafted import overwritten
 from tornproof.harness.explorers.corruption.served import ENTRY, SMALLEST, Index
 from tornproof.harness.explorers.roundtrip.metadata.transaction_files import TransactionFile
@@ -139,7 +138,6 @@ def symbol_dictionaries() -> tuple[Dictionary, ...]:
     return (*_sound(), *_changed_offsets(), *_changed_texts(), *_changed_indexes(), *_other_files())
 
 
-@errors_as_problems
 def problem_of(case: Dictionary) -> str | None:
     """Say what is wrong with how a dictionary is read and judged; None if nothing is."""
     expected, symbols = _judged(case)

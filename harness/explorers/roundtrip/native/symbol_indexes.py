@@ -16,7 +16,6 @@ import pyarrow as pa
 from msgspec import structs
 
 from tornproof.harness.common.patch import Controls, not_noticed, replaced
-from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.corruption import served
 from tornproof.harness.explorers.corruption.served import Index
 from tornproof.harness.explorers.roundtrip.native.index_judge import FILE_BYTES_MAX, IndexJudge, Row, changed_indexes
@@ -132,7 +131,6 @@ def symbol_indexes() -> tuple[IndexedRows | DecodedSymbols, ...]:
     return (*_sound(), *_changed(), *_other_files(), *_other_tables(), *_decoded())
 
 
-@errors_as_problems
 def problem_of(case: IndexedRows | DecodedSymbols) -> str | None:
     """Say what is wrong with what is reported, of all rows in one piece and in several; None if nothing is."""
     if isinstance(case, DecodedSymbols):

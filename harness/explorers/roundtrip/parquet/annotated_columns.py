@@ -7,18 +7,16 @@ Which may have which is told a second time here, by
 from __future__ import annotations
 
 import functools
-import io
 import itertools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tornproof.harness.common.patch import Controls, not_noticed
-from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.model_based.other_footers import with_elements, with_footer
+from tornproof.harness.explorers.roundtrip.forms import parquet_of
 from tornproof.harness.explorers.roundtrip.parquet.cold_reads import migrated
 from tornproof.harness.explorers.roundtrip.worked_out.parquet.column_types import DECIMAL_TAGS
 from tornproof.impl.errors import ProblemError
@@ -107,7 +105,6 @@ def annotated_columns() -> tuple[Annotated, ...]:
     )
 
 
-@errors_as_problems
 def problem_of(each: Annotated) -> str | None:
     """Say whether it is taken or rejected and should not be; None if it is as it should be."""
     content = with_footer(_file(each.type), lambda footer: annotated(footer, each.fields))
@@ -189,6 +186,4 @@ def annotated(footer: Struct, fields: tuple[Field, ...]) -> Struct:
 
 @functools.cache
 def _file(of: str) -> bytes:
-    target = io.BytesIO()
-    pq.write_table(pa.table({"a": pa.nulls(2, TYPES[of])}), target, store_schema=False)
-    return target.getvalue()
+    return parquet_of(pa.table({"a": pa.nulls(2, TYPES[of])}))

@@ -16,7 +16,6 @@ from typing import Any
 import pyarrow as pa
 
 from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
-from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.impl.errors import CorruptError, RowsRejectedError, UnsupportedError
 from tornproof.impl.types.arrow import list_type
 from tornproof.impl.types.raw_arrays import lists_of, raw_of
@@ -51,7 +50,6 @@ def array_bytes() -> tuple[Arrays, ...]:
     return (*_sound(), *_limits(), *_corrupt(), *_ragged())
 
 
-@errors_as_problems
 def problem_of(case: Arrays) -> str | None:
     """Say what is wrong with how arrays are stored or read, alone and between others; None if nothing is."""
     limit = original_of(LIMIT) if case.list_limit is None else case.list_limit

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from msgspec.structs import replace
 
 from tornproof.harness.common.patch import Controls, not_noticed, original_of
-from tornproof.harness.common.whose_error import errors_as_problems
+from tornproof.harness.explorers.roundtrip.forms import parquet_of
 from tornproof.harness.explorers.roundtrip.parquet.judged_statistics import BINARY, BYTE_ARRAY, INT96, Ordered, types
 from tornproof.impl.chunk.chunk import decode_chunk
 from tornproof.impl.chunk.together import Piece, decode_together
@@ -100,7 +100,6 @@ def chunks_together() -> tuple[ChunksTogether, ...]:
     )
 
 
-@errors_as_problems
 def problem_of(case: ChunksTogether) -> str | None:
     """Say what is wrong with what is decoded together; None if nothing is."""
     pieces = [*_written(case)]
@@ -155,17 +154,8 @@ def _written(case: ChunksTogether) -> Sequence[Piece]:
 def _pieces(name: str, count: int, codec: str, has_checksums: bool, has_dictionary: bool) -> Sequence[Piece]:
     (of,) = (each for each in types() if each.name == name)
     rows = pa.table({str(number): pa.array(_values(of, number), of.arrow) for number in range(count)})
-    sink = io.BytesIO()
-    pq.write_table(
-        rows,
-        sink,
-        compression=codec,
-        use_dictionary=has_dictionary,
-        write_page_checksum=has_checksums,
-        data_page_version="1.0",
-        store_schema=False,
-    )
-    content = sink.getvalue()
+    settings: dict[str, Any] = {"compression": codec, "use_dictionary": has_dictionary, "data_page_version": "1.0"}
+    content = parquet_of(rows, write_page_checksum=has_checksums, **settings)
     group = pq.read_metadata(io.BytesIO(content)).row_group(0)
     return tuple(_piece(of, content, group.column(number), codec) for number in range(count))
 

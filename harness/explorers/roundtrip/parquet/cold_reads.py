@@ -6,19 +6,16 @@ Such a read looks at no other column and no footer, and need not read chunks of 
 from __future__ import annotations
 
 import functools
-import io
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from msgspec.structs import replace
 
 from tornproof.harness.common.patch import Controls, not_noticed
-from tornproof.harness.common.whose_error import errors_as_problems
-from tornproof.harness.explorers.roundtrip.forms import reader_of
+from tornproof.harness.explorers.roundtrip.forms import parquet_of, reader_of
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.errors import CorruptError, UnsupportedError
 from tornproof.impl.migrate.convert import convert
@@ -99,7 +96,6 @@ def cold_reads() -> tuple[ColdRead, ...]:
     return (*plain, *others, *(ColdRead(of, 0, BOUND_BYTES // width + 1) for of, width in many.items()))
 
 
-@errors_as_problems
 def problem_of(read: ColdRead) -> str | None:
     """Say what is read otherwise; None if nothing is."""
     content, metadata = _file(read.of)
@@ -155,9 +151,7 @@ def _rows(of: str) -> tuple[list[Any], list[Any]]:
 def _file(of: str) -> tuple[bytes, Metadata]:
     """Return a file with one column, and the metadata that a migration makes of it."""
     table = pa.table({"a": pa.array([*itertools.chain(*_rows(of))], COLUMNS[of][0])})
-    target = io.BytesIO()
-    pq.write_table(table, target, row_group_size=len(COLUMNS[of][1]), store_schema=False)
-    content = target.getvalue()
+    content = parquet_of(table, row_group_size=len(COLUMNS[of][1]))
     return content, migrated(content)
 
 

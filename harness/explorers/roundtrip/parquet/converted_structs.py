@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from tornproof.harness.common.patch import Controls, not_noticed
-from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.roundtrip.parquet.parquet_members import Declared, Type, declared, is_of, members_cases
 from tornproof.harness.explorers.roundtrip.parquet.thrift_forms import (
     INTEGER_KINDS,
@@ -130,7 +129,6 @@ def _budgets() -> Iterator[Read]:
         yield Read(kind="budgets", name=f"{more} elements too many", content=with_elements(count + more), causes=causes)
 
 
-@errors_as_problems
 def problem_of(case: Read) -> str | None:
     """Say what is wrong with how a struct is read, as the converter does and as a careful reader; None if nothing."""
     for as_questdb in (False, True):

@@ -14,7 +14,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from tornproof.harness.common.patch import Controls, not_noticed
-from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.roundtrip.parquet.thrift_forms import (
     BEHIND,
     KINDS,
@@ -122,7 +121,6 @@ def edited_footers() -> tuple[EditedFooter, ...]:
     return (*_divided(), *_with_groups(), *_with_pairs(), *_schemas(), *_facts(), *_rejected(), *_tails())
 
 
-@errors_as_problems
 def problem_of(case: EditedFooter) -> str | None:
     """Say what is wrong with it; None if nothing is."""
     return case.problem()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import io
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -12,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from msgspec import structs
 
 from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
-from tornproof.harness.common.whose_error import errors_as_problems, the_only
+from tornproof.harness.common.whose_error import the_only
+from tornproof.harness.explorers.roundtrip.forms import parquet_of
 from tornproof.harness.explorers.roundtrip.parquet.cold_reads import migrated
 from tornproof.impl.chunk.chunk import decode_chunk, leaf_of, pages_of
 from tornproof.impl.chunk.expansion import expanded_page_bytes
@@ -70,12 +69,10 @@ class Repeated:
 
     def content(self) -> bytes:
         """Return a Parquet file with them in its only chunk."""
-        target = io.BytesIO()
         schema = pa.schema([pa.field("v", self.type, nullable=not self.is_required)])
         rows = pa.table([pa.array(self.values, self.type)], schema)
         encodings = {"use_dictionary": True} if self.encoding is None else {"column_encoding": {"v": self.encoding}}
-        pq.write_table(rows, target, **{"use_dictionary": False, **encodings, **self.settings})
-        return target.getvalue()
+        return parquet_of(rows, **{"store_schema": True, "use_dictionary": False, **encodings, **self.settings})
 
 
 @functools.cache
@@ -118,7 +115,6 @@ def repeated() -> tuple[Repeated, ...]:
     )
 
 
-@errors_as_problems
 def problem_of(each: Repeated) -> str | None:
     """Say what is wrong: it must decode, but not where one byte less is allowed; None if nothing is."""
     if _decode(each) != each.all_values:

@@ -20,9 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tornproof.harness.common.patch import Controls, not_noticed, original_of
-from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.model_based.other_footers import with_footer
-from tornproof.harness.explorers.roundtrip.forms import opened
+from tornproof.harness.explorers.roundtrip.forms import opened, parquet_of
 from tornproof.harness.explorers.roundtrip.parquet.annotated_columns import CONVERTED, CONVERTED_OF, annotated
 from tornproof.impl.extension import parquet3_generated as schema
 from tornproof.impl.extension.decode import FlatFooter
@@ -102,10 +101,8 @@ class FlatSchema:
         """Return a file that has the column, with nulls or without rows."""
         of = pa.schema([pa.field("a", TYPES[self.of], nullable=self.is_nullable)])
         rows = pa.table([pa.nulls(ROW_COUNT, of[0].type)], of) if self.is_nullable else of.empty_table()
-        target = io.BytesIO()
         order = None if self.order is None else [pq.SortingColumn(0, *self.order)]
-        pq.write_table(rows, target, store_schema=False, sorting_columns=order)
-        return with_footer(target.getvalue(), lambda footer: annotated(footer, self.annotation))
+        return with_footer(parquet_of(rows, sorting_columns=order), lambda footer: annotated(footer, self.annotation))
 
 
 @functools.cache
@@ -151,7 +148,6 @@ def _geospatial() -> Iterator[tuple[str, tuple[Field, ...]]]:
         yield f"geometries with {len(system)} systems", (Field(LOGICAL_TYPE, Kind.STRUCT, Struct(fields)),)
 
 
-@errors_as_problems
 def problem_of(case: FlatSchema) -> str | None:
     """Say what readers of FlatBuffers are told otherwise, or find elsewhere; None if nothing is."""
     content = case.content()

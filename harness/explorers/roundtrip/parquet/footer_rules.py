@@ -7,7 +7,6 @@ what a metadata file says is read from its bytes, as docs/format.md lays them ou
 from __future__ import annotations
 
 import functools
-import io
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -15,12 +14,10 @@ from functools import partial
 from typing import Any, TypeAlias
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tornproof.harness.common.patch import Controls, not_noticed, original_of
-from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.model_based.other_footers import Change, with_elements, with_footer
-from tornproof.harness.explorers.roundtrip.forms import reader_of
+from tornproof.harness.explorers.roundtrip.forms import parquet_of, reader_of
 from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import (
     CHUNK_FIELDS,
     FOOTER_BYTES,
@@ -87,7 +84,6 @@ def footer_rules() -> tuple[FooterRule, ...]:
     )
 
 
-@errors_as_problems
 def problem_of(rule: FooterRule) -> str | None:
     """Say what is wrong with the migration; None if nothing is."""
     content = with_footer(_file(), rule.change(rule.group, rule.column))
@@ -239,7 +235,5 @@ def _facts(fields: tuple[Field, ...], group: int, column: int) -> Change:
 @functools.cache
 def _file() -> bytes:
     numbers = pa.array(range(GROUP_COUNT * GROUP_ROWS), pa.int64())
-    rows, target = pa.table({"coded": numbers, "plain": numbers}), io.BytesIO()
-    options = {"use_dictionary": ["coded"], "compression": "none", "store_schema": False}
-    pq.write_table(rows, target, row_group_size=GROUP_ROWS, **options)
-    return target.getvalue()
+    rows, options = pa.table({"coded": numbers, "plain": numbers}), {"use_dictionary": ["coded"], "compression": "none"}
+    return parquet_of(rows, row_group_size=GROUP_ROWS, **options)

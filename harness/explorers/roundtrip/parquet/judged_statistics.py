@@ -18,7 +18,6 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from tornproof.harness.common.patch import Controls, not_noticed
-from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.roundtrip.conditions.stored_kinds import UNCOUNTED
 from tornproof.impl.chunk.statistics import are_exact, check_bounds, check_counts
 from tornproof.impl.errors import CorruptError
@@ -134,7 +133,6 @@ def judged_statistics() -> tuple[Judged, ...]:
     return tuple(each for of in types() for each in (*_counts(of), *_bounds(of), *_many(of), *_texts(of)))
 
 
-@errors_as_problems
 def problem_of(case: Judged) -> str | None:
     """Say what is wrong with how statistics are judged, alone and with many others; None if nothing is."""
     found, array = "", case.array

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tornproof.harness.common.patch import Controls, not_noticed, original_of
-from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.roundtrip.parquet.page_headers import DATA, Page
 from tornproof.harness.explorers.roundtrip.parquet.thrift_forms import varint
 from tornproof.impl.chunk.duplicate_pages import KINDS, decode_pages
@@ -92,7 +91,6 @@ def level_runs() -> tuple[LevelRuns, ...]:
     return (*_sound(), *_broken())
 
 
-@errors_as_problems
 def problem_of(case: LevelRuns) -> str | None:
     """Say what is read instead, or of how much memory, for numbers of each type; None if what is said is read."""
     return next(filter(None, (_problem_of(case, each) for each in KINDS)), None)

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 
 from tornproof.harness.common.patch import Controls, not_noticed
-from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.roundtrip.parquet.thrift_forms import (
     KINDS,
     STRUCT,
@@ -57,7 +56,6 @@ def migrated_filters() -> tuple[MigratedFilter, ...]:
     return (*_placed(), *_sized(), *_cut(), *_headers(), *_long())
 
 
-@errors_as_problems
 def problem_of(case: MigratedFilter) -> str | None:
     """Say what is wrong with what is found; None if nothing is."""
     filters = BloomFilters(lambda length, offset: case.content[offset : offset + length], len(case.content))

@@ -6,7 +6,6 @@ What a metadata file says is read from its bytes, as docs/format.md lays them ou
 from __future__ import annotations
 
 import functools
-import io
 import itertools
 import struct
 from collections.abc import Iterator
@@ -14,12 +13,10 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tornproof.harness.common.patch import Controls, not_noticed
-from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.model_based.other_footers import with_elements, with_footer
-from tornproof.harness.explorers.roundtrip.forms import reader_of
+from tornproof.harness.explorers.roundtrip.forms import parquet_of, reader_of
 from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import (
     COLUMN_FIELDS,
     DESCENDING,
@@ -99,7 +96,6 @@ def sorted_files() -> tuple[SortedFile, ...]:
     return tuple(SortedFile(groups) for groups in dict.fromkeys((*pairs, *threes)))
 
 
-@errors_as_problems
 def problem_of(each: SortedFile) -> str | None:
     """Say what is wrong with the metadata; None if nothing is."""
     content = with_footer(_file(len(each.groups)), lambda footer: _with_sorting(footer, each.groups))
@@ -159,6 +155,4 @@ def _sorted_by(group: Struct, sorting: Sorting) -> Struct:
 def _file(group_count: int) -> bytes:
     days = pa.array([1] * group_count, pa.int32())
     rows = pa.table({name: days.cast(pa.int64()) for name in SCHEMA.names[:-1]} | {SCHEMA.names[-1]: days})
-    target = io.BytesIO()
-    pq.write_table(rows.cast(SCHEMA), target, row_group_size=1, store_schema=False)
-    return target.getvalue()
+    return parquet_of(rows.cast(SCHEMA), row_group_size=1)

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
-from tornproof.harness.common.whose_error import errors_as_problems, the_only
+from tornproof.harness.common.whose_error import the_only
 from tornproof.harness.explorers.roundtrip.parquet.thrift_forms import (
     DEPTH_MAX,
     FALSE,
@@ -176,7 +176,6 @@ def page_chunks() -> tuple[Chunk, ...]:
     return (*_forms(), *_sizes(), *_counts(), *_in_order(), *_checksums(), *_limits())
 
 
-@errors_as_problems
 def problem_of(chunk: Chunk) -> str | None:
     """Say what is wrong with how the pages of a chunk are found; None if nothing is."""
     expected, found = _expected(chunk), _found(chunk)

@@ -14,7 +14,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from tornproof.harness.common.patch import Controls, not_noticed, original_of
-from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.roundtrip.parquet.thrift_forms import (
     FALSE,
     INTEGER_KINDS,
@@ -204,7 +203,6 @@ def members_cases() -> tuple[Case, ...]:
     )
 
 
-@errors_as_problems
 def problem_of(case: Case) -> str | None:
     """Say what is wrong with how a struct is read; None if nothing is."""
     table = getattr(fields, case.table)

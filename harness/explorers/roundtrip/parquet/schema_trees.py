@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 from tornproof.harness.common.patch import Controls, not_noticed
-from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.impl.migrate import schema as migrated
 from tornproof.impl.migrate.rejections import RejectionError
 from tornproof.impl.migrate.shapes import SchemaElement
@@ -111,7 +110,6 @@ def _short() -> Iterator[tuple[Element, tuple[Element, ...]]]:
         yield from itertools.product(ROOTS, itertools.product(ELEMENTS, repeat=length))
 
 
-@errors_as_problems
 def problem_of(case: SchemaTree) -> str | None:
     """Say what it is taken for instead; None if for what it is."""
     expected = _leaves(case.elements)

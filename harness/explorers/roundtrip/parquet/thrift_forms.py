@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from tornproof.harness.common.patch import Controls, not_noticed, original_of
-from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.impl.errors import CorruptError, ProblemError, UnsupportedError
 from tornproof.impl.parquet.thrift import (
     BrokenError,
@@ -80,7 +79,6 @@ def thrift_forms() -> tuple[Form, ...]:
     return (*_rejected(), *(_form(kind, name, members) for kind, name, members in made))
 
 
-@errors_as_problems
 def problem_of(form: Form) -> str | None:
     """Say what is wrong with how a struct is decoded; None if nothing is."""
     return next(_problems_of_rejected(form) if form.tree is None else _problems(form, form.tree), None)

@@ -17,7 +17,7 @@ import xxhash
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.patch import Controls, not_noticed, replaced
-from tornproof.harness.common.whose_error import errors_as_problems, needed, the_only
+from tornproof.harness.common.whose_error import needed, the_only
 from tornproof.harness.explorers.roundtrip.worked_out.parquet.bloom_filters import filter_of, may_be_in
 from tornproof.harness.explorers.roundtrip.writing.offered_values import Key, Offered, offered_columns, plain
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -128,7 +128,6 @@ def stored_row_groups() -> tuple[Chunks, ...]:
     return tuple([keys[first : first + GROUP_ROWS] for keys in columns] for first in range(0, ROW_COUNT, GROUP_ROWS))
 
 
-@errors_as_problems
 def problem_of(case: Filled) -> str | None:
     """Say which filter is not there, is reported without need, or is wrong without a report; None if none is."""
     table = _table(case)

@@ -6,7 +6,6 @@ A checksum covers the body of a page and not its header, so each bit of each hea
 from __future__ import annotations
 
 import functools
-import io
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,11 +13,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tornproof.harness.common.patch import Controls, not_noticed, original_of
-from tornproof.harness.common.whose_error import errors_as_problems, the_only
-from tornproof.harness.explorers.roundtrip.forms import opened
+from tornproof.harness.common.whose_error import the_only
+from tornproof.harness.explorers.roundtrip.forms import opened, parquet_of
 from tornproof.harness.explorers.roundtrip.parquet.cold_reads import migrated
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.chunk.chunk import decode_chunk, pages_of
@@ -91,7 +89,6 @@ def vouched_pages() -> tuple[VouchedPages, ...]:
     )
 
 
-@errors_as_problems
 def problem_of(case: VouchedPages) -> str | None:
     """Say what is taken for sound; None if it is right."""
     written, footer, metadata = _file(case.written)
@@ -151,15 +148,8 @@ def _headers(written: Written) -> list[range]:
 def _file(written: Written) -> tuple[bytes, ParquetFooter, Metadata]:
     """Return a file of one column with checksums, its footer, and the metadata that a migration makes of it."""
     of, values = COLUMNS[written.of]
-    target = io.BytesIO()
-    pq.write_table(
-        pa.table({"a": pa.array(values, of)}),
-        target,
-        compression=written.codec,
-        use_dictionary=written.has_dictionary,
-        write_page_checksum=True,
-        write_statistics=False,
-        store_schema=False,
+    settings: dict[str, Any] = {"compression": written.codec, "use_dictionary": written.has_dictionary}
+    content = parquet_of(
+        pa.table({"a": pa.array(values, of)}), write_page_checksum=True, write_statistics=False, **settings
     )
-    content = target.getvalue()
     return content, opened(content).decoded(), migrated(content)

@@ -22,6 +22,7 @@ from tornproof.harness.common.made_rows import rows_for
 from tornproof.harness.common.new_tables import TIME, new_table
 from tornproof.harness.common.patch import Controls, not_noticed
 from tornproof.harness.common.whose_error import errors_as_problems, needed, the_only
+from tornproof.harness.explorers.roundtrip.forms import parquet_of
 from tornproof.harness.explorers.roundtrip.parquet.array_bytes import stored_of
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
@@ -227,7 +228,6 @@ def wrong() -> tuple[Wrong, ...]:
     )
 
 
-@errors_as_problems
 def problem_of(each: Asked | Wrong) -> str | None:
     """Say what is not as it was asked for in a file of some row groups, or not refused; None if all is."""
     if isinstance(each, Wrong):
@@ -456,20 +456,16 @@ def _as_pyarrow_writes(name: str, values: pa.Array, options: EncodeOptions) -> b
         settings["max_rows_per_page"] = options.page_row_count_max
     is_required = COLUMNS.get(name) in NEVER_NULL
     table = pa.Table.from_arrays([values], schema=pa.schema([pa.field(name, values.type, nullable=not is_required)]))
-    written = io.BytesIO()
-    pq.write_table(
+    content = parquet_of(
         table,
-        written,
         use_dictionary=is_key or own.encoding is Encoding.DICTIONARY,
         data_page_size=options.page_size_bytes,
         dictionary_pagesize_limit=1 << 30,
         write_page_index=options.page_index,
         write_page_checksum=options.page_checksums,
-        store_schema=False,
         **settings,
     )
-    content = written.getvalue()
-    return _chunk(content, pq.ParquetFile(written).metadata.row_group(0).column(0))
+    return _chunk(content, pq.ParquetFile(io.BytesIO(content)).metadata.row_group(0).column(0))
 
 
 def _damage_is_noticed(content: bytes, chunk: Any) -> bool:

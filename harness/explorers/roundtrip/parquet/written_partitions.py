@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.new_tables import metadata_with, new_table
 from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
-from tornproof.harness.common.whose_error import errors_as_problems, needed, the_only
+from tornproof.harness.common.whose_error import needed, the_only
 from tornproof.harness.explorers.model_based.surroundings import ENCODINGS
 from tornproof.harness.explorers.roundtrip.parquet.partition_contents import Contents
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -127,7 +127,6 @@ def written_partitions() -> tuple[WrittenPartitions, ...]:
     )
 
 
-@errors_as_problems
 def problem_of(case: WrittenPartitions) -> str | None:
     """Say what is wrong with a partition of the table, and after what; None if nothing ever is."""
     with ExitStack() as around:

@@ -18,7 +18,7 @@ from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.made_rows import rows_for
 from tornproof.harness.common.new_tables import metadata_with, new_table, new_table_of_rows
 from tornproof.harness.common.patch import Controls, not_noticed, original_of
-from tornproof.harness.common.whose_error import errors_as_problems, the_only
+from tornproof.harness.common.whose_error import the_only
 from tornproof.harness.explorers.roundtrip.writing.kills import WRITER
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -83,7 +83,6 @@ def changed_columns() -> tuple[ChangedColumn, ...]:
     )
 
 
-@errors_as_problems
 def problem_of(case: ChangedColumn) -> str | None:
     """Say what is wrong after the write; None if nothing is."""
     storage = MemoryStorage.of(_changed(case))

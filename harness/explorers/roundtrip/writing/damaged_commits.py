@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tornproof.harness.common.patch import Controls, not_noticed, original_of
-from tornproof.harness.common.whose_error import errors_as_problems, the_only
+from tornproof.harness.common.whose_error import the_only
 from tornproof.harness.explorers.corruption.plan import BITS_IN_BYTE, Flip
 from tornproof.harness.explorers.roundtrip.writing.kills import Rows, commit, rows_in, table_of_rows
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -76,7 +76,6 @@ def damaged_commits() -> tuple[DamagedCommit, ...]:
     )
 
 
-@errors_as_problems
 def problem_of(case: DamagedCommit) -> str | None:
     """Say what can be read after the commit, and must not; None if nothing."""
     image, path = _image(), _path(case.file)

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.patch import Controls, not_noticed
-from tornproof.harness.common.whose_error import errors_as_problems, the_only
+from tornproof.harness.common.whose_error import the_only
 from tornproof.harness.explorers.roundtrip.forms import FORMS, Form, in_form, opened, reader_of
 from tornproof.harness.explorers.roundtrip.writing.kills import (
     WRITER,
@@ -63,7 +63,6 @@ def grown_forms() -> tuple[GrownForm, ...]:
     return tuple(GrownForm(form=form, kind=kind) for kind in TIMES for form in forms)
 
 
-@errors_as_problems
 def problem_of(case: GrownForm) -> str | None:
     """Say what is wrong with the partition after the commit; None if nothing is."""
     storage = MemoryStorage.of(_image(case.form))

@@ -16,7 +16,6 @@ import pyarrow as pa
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.patch import Controls, not_noticed, replaced
-from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
@@ -80,7 +79,6 @@ def limited_commits() -> tuple[LimitedCommit, ...]:
     return tuple(LimitedCommit(kind, allowed) for kind in LIMITS for allowed in ALLOWED)
 
 
-@errors_as_problems
 def problem_of(case: LimitedCommit) -> str | None:
     """Say whether something is not read after it was acknowledged, or was refused; None if neither is so."""
     storage = MemoryStorage.of(_table())

@@ -71,7 +71,6 @@ def lost_orphans() -> tuple[LostOrphan, ...]:
     return tuple(LostOrphan(count=count) for count in LOST_COUNTS)
 
 
-@errors_as_problems
 def problem_of(case: LostOrphan) -> str | None:
     """Say after which call the committed version cannot be read; None if there is none."""
     committed, left = _images(case.count)

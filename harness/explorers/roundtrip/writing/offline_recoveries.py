@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
-from tornproof.harness.common.whose_error import errors_as_problems, the_only
+from tornproof.harness.common.whose_error import the_only
 from tornproof.harness.explorers.roundtrip.writing.kills import (
     Rows,
     commit,
@@ -78,7 +78,6 @@ def offline_recoveries() -> tuple[OfflineRecovery, ...]:
     )
 
 
-@errors_as_problems
 def problem_of(case: OfflineRecovery) -> str | None:
     """Say what is wrong after the recovery, also by a search in small steps; None if nothing is."""
     for how, window_words in (("", original_of(WINDOW)), ("by a search in small steps ", SMALL_WINDOW_WORDS)):

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from tornproof.harness.common.new_tables import metadata_with
 from tornproof.harness.common.patch import Controls, not_noticed
-from tornproof.harness.common.whose_error import errors_as_problems, the_only
+from tornproof.harness.common.whose_error import the_only
 from tornproof.harness.explorers.corruption.crafted import overwritten
 from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import (
     COLUMN_FIELDS,
@@ -76,7 +76,6 @@ def promised_texts() -> tuple[PromisedText, ...]:
     )
 
 
-@errors_as_problems
 def problem_of(case: PromisedText) -> str | None:
     """Say what is wrong with the partition after the commit; None if nothing is."""
     storage = MemoryStorage.of(_renamed() if case.is_renamed else _image())

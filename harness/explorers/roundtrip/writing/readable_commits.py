@@ -18,7 +18,6 @@ from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.made_rows import array_of
 from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
-from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.roundtrip.writing.kills import WRITER, execute_and_spoil
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
@@ -72,7 +71,6 @@ def readable_commits() -> tuple[ReadableCommit, ...]:
     )
 
 
-@errors_as_problems
 def problem_of(case: ReadableCommit) -> str | None:
     """Say what cannot be read after it was acknowledged; None if all can, or if it was refused."""
     storage = MemoryStorage()

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
-from tornproof.harness.common.whose_error import errors_as_problems, the_only
+from tornproof.harness.common.whose_error import the_only
 from tornproof.harness.explorers.roundtrip.writing.kills import (
     WRITER,
     Rows,
@@ -99,7 +99,6 @@ def recovery_rooms() -> tuple[RecoveryRoom, ...]:
     )
 
 
-@errors_as_problems
 def problem_of(case: RecoveryRoom) -> str | None:
     """Say what is wrong after the commit was killed as late as possible, and the next one; None if nothing is."""
     with replaced(case.location, NO_LIMIT if case.of_readers_alone else case.limit):

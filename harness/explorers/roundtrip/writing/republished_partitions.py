@@ -19,7 +19,7 @@ from msgspec import structs
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.patch import Controls, not_noticed, original_of
-from tornproof.harness.common.whose_error import errors_as_problems, needed
+from tornproof.harness.common.whose_error import needed
 from tornproof.harness.explorers.roundtrip.writing.kills import WRITER, execute_and_spoil, row_count_in
 from tornproof.harness.simulator.filesystem.faulty import Fault, FaultyStorage, RefusingStorage
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -81,7 +81,6 @@ def volumes() -> tuple[Volumes, ...]:
     return tuple(dict.fromkeys(every))
 
 
-@errors_as_problems
 def problem_of(case: Volumes) -> str | None:
     """Say what is wrong with a recovery and with what a writer takes after it; None if nothing is."""
     disk = MemoryStorage.of(_killed_table())

@@ -17,7 +17,6 @@ import pyarrow as pa
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
-from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.corruption.every_type import TYPES
 from tornproof.harness.explorers.roundtrip.writing.kills import WRITER, Littering, UnnamedError
 from tornproof.harness.explorers.roundtrip.writing.offered_values import NEVER_NULL
@@ -61,7 +60,6 @@ def offered_rows() -> tuple[OfferedRows, ...]:
     return (*_named(), *_misnamed(), *_placed(), *_misplaced(), *_nulls(), *_symbols())
 
 
-@errors_as_problems
 def problem_of(case: OfferedRows) -> str | None:
     """Say what is wrong with what becomes of rows; None if nothing is."""
     storage = MemoryStorage()

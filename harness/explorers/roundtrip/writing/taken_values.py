@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.new_tables import new_table
 from tornproof.harness.common.patch import Controls, not_noticed, original_of
-from tornproof.harness.common.whose_error import errors_as_problems, needed, the_only
+from tornproof.harness.common.whose_error import needed, the_only
 from tornproof.harness.explorers.model_based.surroundings import ENCODINGS
 from tornproof.harness.explorers.roundtrip.writing.kills import WRITER, Littering, UnnamedError, execute_and_spoil
 from tornproof.harness.explorers.roundtrip.writing.offered_values import Offered, OfferedColumn, offered_columns
@@ -44,7 +44,6 @@ GROUP_ROWS = 5
 OPTIONS = WriterOptions(row_group_row_count_max=GROUP_ROWS, encoding=EncodeOptions(page_index=True))
 
 
-@errors_as_problems
 def problem_of(column: OfferedColumn) -> str | None:
     """Say what is wrong with what becomes of values that are offered to a column; None if nothing is."""
     storage = MemoryStorage()

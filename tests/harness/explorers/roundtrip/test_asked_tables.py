@@ -8,7 +8,7 @@ from replayed import kinds_that_replay
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.explorers.roundtrip.asked_tables import asked_tables
 from tornproof.harness.explorers.roundtrip.explorer import findings_of
-from tornproof.harness.explorers.roundtrip.parts import ASKED_TABLES
+from tornproof.harness.explorers.roundtrip.parts import part_of
 from tornproof.impl.read.row_group import _Group
 
 
@@ -20,9 +20,9 @@ from tornproof.impl.read.row_group import _Group
     ],
 )
 def test_other_answers_are_noticed_and_their_findings_replay(location: str, broken: object, kinds: set[str]) -> None:
-    assert kinds_that_replay(ASKED_TABLES, replaced(f"tornproof.impl.{location}", broken)) == kinds
+    assert kinds_that_replay("table", replaced(f"tornproof.impl.{location}", broken)) == kinds
 
 
 def test_a_read_that_asks_for_no_room_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_Group, "_check", lambda _: None)
-    assert {asked_tables()[each.evidence["table"]].kind for each in findings_of(ASKED_TABLES)} == {"rooms"}
+    assert {asked_tables()[each.evidence["table"]].kind for each in findings_of(part_of("table"))} == {"rooms"}

@@ -10,7 +10,6 @@ from replayed import first_that_replays
 
 from tornproof.harness.common.patch import wrapped
 from tornproof.harness.explorers.roundtrip.created_tables import created_tables
-from tornproof.harness.explorers.roundtrip.parts import CREATED_TABLES
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.storage.interface import OpenMode, Storage
@@ -27,7 +26,7 @@ def without_truncation(_: Callable[..., None]) -> Callable[..., None]:
 
 @pytest.mark.parametrize(("name", "broken"), [("UNNAMED_TXN_FILE", lambda _: "_txn"), ("_write", without_truncation)])
 def test_other_creations_are_findings_that_replay(name: str, broken: Callable[..., Any]) -> None:
-    first_that_replays(CREATED_TABLES, wrapped(f"tornproof.impl.table.create:{name}", broken))
+    first_that_replays("created", wrapped(f"tornproof.impl.table.create:{name}", broken))
 
 
 def test_a_table_is_created_on_any_storage() -> None:

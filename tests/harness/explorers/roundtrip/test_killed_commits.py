@@ -12,7 +12,7 @@ from replayed import all_that_replay
 from tornproof.harness.common.patch import wrapped
 from tornproof.harness.explorers.roundtrip.explorer import findings_of
 from tornproof.harness.explorers.roundtrip.killed_commits import killed_commits
-from tornproof.harness.explorers.roundtrip.parts import KILLED_COMMITS
+from tornproof.harness.explorers.roundtrip.parts import part_of
 from tornproof.impl.write.commit import Action
 
 ACTIONS = "tornproof.impl.write.commit:_DICTIONARY_ACTIONS"
@@ -24,7 +24,7 @@ def test_each_commit_has_a_name_of_its_own() -> None:
 
 def test_two_kills_show_that_symbols_of_the_first_are_not_taken_out() -> None:
     with planted("symbols of a killed commit stay in the hash index"):
-        (finding,) = findings_of(KILLED_COMMITS)
+        (finding,) = findings_of(part_of("killed"))
     assert "where a killed commit has left symbols" in finding.sentence
 
 
@@ -38,5 +38,5 @@ def naming_twice(actions: dict[Action, Callable[..., None]]) -> dict[Action, Cal
 
 @pytest.mark.nightly
 def test_an_index_that_is_removed_first_is_a_finding_that_replays() -> None:
-    findings = all_that_replay(KILLED_COMMITS, wrapped(ACTIONS, naming_twice))
+    findings = all_that_replay("killed", wrapped(ACTIONS, naming_twice))
     assert len(findings) == 1

@@ -10,7 +10,6 @@ from replayed import kinds_that_replay
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.explorers.roundtrip import left_files as module
 from tornproof.harness.explorers.roundtrip.left_files import failed_controls
-from tornproof.harness.explorers.roundtrip.parts import LEFT_FILES
 
 
 @pytest.mark.nightly
@@ -22,7 +21,7 @@ from tornproof.harness.explorers.roundtrip.parts import LEFT_FILES
     ],
 )
 def test_what_is_left_otherwise_is_found_and_replays(location: str, broken: Any, kinds: set[str]) -> None:
-    assert kinds_that_replay(LEFT_FILES, replaced(f"tornproof.impl.{location}", broken)) == kinds
+    assert kinds_that_replay("left", replaced(f"tornproof.impl.{location}", broken)) == kinds
 
 
 def test_a_blind_look_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

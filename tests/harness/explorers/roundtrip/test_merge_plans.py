@@ -9,7 +9,6 @@ from replayed import all_that_replay
 
 from tornproof.harness.common.patch import wrapped
 from tornproof.harness.explorers.roundtrip.merge_plans import merge_plans
-from tornproof.harness.explorers.roundtrip.parts import MERGE_PLANS
 from tornproof.impl.write.merge_plan import Merge
 
 PLAN = "tornproof.impl.write.merge_plan:plan_merge"
@@ -33,5 +32,5 @@ def with_all_behind(plan: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def test_a_row_group_that_is_merged_for_nothing_is_a_finding_that_replays() -> None:
-    findings = all_that_replay(MERGE_PLANS, wrapped(PLAN, with_all_behind))
+    findings = all_that_replay("planned", wrapped(PLAN, with_all_behind))
     assert len(findings) == 2

@@ -20,7 +20,7 @@ from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.verdict import Phase, Verdict
 from tornproof.harness.explorers.roundtrip import explorer
 from tornproof.harness.explorers.roundtrip.explorer import OF_EVERY, cases_of, findings_of, roundtrip
-from tornproof.harness.explorers.roundtrip.parts import METADATA_RULES, PARTS, Part
+from tornproof.harness.explorers.roundtrip.parts import PARTS, Part, part_of
 from tornproof.harness.parallel.tasks import phase_of
 from tornproof.harness.parallel.workers import Task
 from tornproof.harness.replay import replay_finding
@@ -29,6 +29,8 @@ from tornproof.harness.simulator.filesystem.intercept import CallKind
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.errors import CorruptError
 from tornproof.impl.parquet.encode_options import EncodeOptions
+
+METADATA_RULES = part_of("rule")
 
 
 @pytest.mark.nightly
@@ -148,19 +150,19 @@ def test_a_finding_is_replayed_by_the_name_of_its_case_wherever_that_is_now(monk
     def problem_of(case: SimpleNamespace) -> str | None:
         return "it is wrong" if case.name == "b" else None
 
-    def part_of(*names: str) -> Part:
+    def part_with(*names: str) -> Part:
         cases = [SimpleNamespace(name=name, kind=name) for name in names]
         module = SimpleNamespace(PROPERTY="p", problem_of=problem_of)
         part = Part(key="k", count="cases", words="", subject="Of ", module=module, cases=lambda: cases)  # type: ignore[arg-type]  # no more is asked of it
         monkeypatch.setattr(explorer, "PARTS", (part,))
         return part
 
-    (finding,) = findings_of(part_of("a", "b", "c"))
+    (finding,) = findings_of(part_with("a", "b", "c"))
     assert finding.evidence == {"k": 1, "case": "b"}
     older, of_another = replace(finding, evidence={"k": 1}), replace(finding, sentence="Of b", evidence={"k": 1})
-    part_of("new", "a", "b", "c")
+    part_with("new", "a", "b", "c")
     image = DiskImage()
     assert {replay_finding(each, image, "") for each in (finding, older)} == {Verdict.INVALID}
     assert replay_finding(of_another, image, "") is Verdict.UNKNOWN
-    part_of("a", "c")
+    part_with("a", "c")
     assert {replay_finding(each, image, "") for each in (finding, older)} == {Verdict.UNKNOWN}

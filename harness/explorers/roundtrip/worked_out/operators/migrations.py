@@ -23,10 +23,17 @@ from tornproof.harness.explorers.model_based.other_footers import (
     GROUPS,
     SCHEMA,
     STATISTICS,
+    with_fields_of,
     with_footer,
     within,
 )
-from tornproof.harness.explorers.roundtrip.forms import OF_SOMEBODY_ELSE, duplicated_file, in_form, reader_of
+from tornproof.harness.explorers.roundtrip.forms import (
+    OF_SOMEBODY_ELSE,
+    duplicated_file,
+    in_form,
+    parquet_of,
+    reader_of,
+)
 from tornproof.harness.explorers.roundtrip.metadata import meta_files
 from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import SORTED_BY_TIMESTAMP
 from tornproof.harness.explorers.roundtrip.parquet.cold_reads import migrated
@@ -216,7 +223,7 @@ def rejections() -> Iterator[Question]:
     times, later_times = (_written({"ts": [1, 2]}, is_first_empty=each, **plain) for each in (False, True))
 
     def changed(path: tuple[int, ...], *fields: Field, of: bytes = whole) -> bytes:
-        return with_footer(of, within(path, lambda struct: with_fields(struct, *fields)))
+        return with_fields_of(of, path, *fields)
 
     wide, decimal = pa.schema([("d", pa.binary(200))]), within(SCHEMA, as_decimal)
     # Without bounds, the first and the last time are read from the pages.
@@ -378,18 +385,15 @@ def _filtered_columns(content: bytes, mode: ConversionMode, *, longer: bytes | N
 def _filtered(*names: str) -> tuple[bytes, bytes]:
     """Return a file of numbers with a filter of the last column, by default the only one, and the filter."""
     names = names or ("n",)
-    target, options = io.BytesIO(), {names[-1]: {"ndv": 10, "fpp": 0.01}}
-    pq.write_table(pa.table({name: [1, 2] for name in names}), target, store_schema=False, bloom_filter_options=options)
-    whole = target.getvalue()
+    rows, options = pa.table({name: [1, 2] for name in names}), {names[-1]: {"ndv": 10, "fpp": 0.01}}
+    whole = parquet_of(rows, bloom_filter_options=options)
     column = pq.ParquetFile(io.BytesIO(whole)).metadata.row_group(0).column(len(names) - 1)
     at = needed(column.bloom_filter_offset, "there is no filter")
     return whole, whole[at : at + column.bloom_filter_length]
 
 
 def _with_filter_behind(content: bytes) -> bytes:
-    return with_footer(
-        content, within(CHUNK_FACTS, functools.partial(_with, Field(BLOOM_FILTER_OFFSET, Kind.I64, BEHIND_BYTES)))
-    )
+    return with_fields_of(content, CHUNK_FACTS, Field(BLOOM_FILTER_OFFSET, Kind.I64, BEHIND_BYTES))
 
 
 def _has_filter(*, is_longer: bool) -> Any:
@@ -452,7 +456,7 @@ def _tracker(content: bytes, tracker: int | None) -> int | None:
     column = {"column_type": PLAIN_TAGS["VARCHAR"], "column_top": 0}
     document = {"version": 1, "schema": [column], **({} if tracker is None else {"squash_tracker": tracker})}
     field = _document(json.dumps(document).encode())
-    return migrated(with_footer(content, within((), lambda struct: with_fields(struct, field)))).header.squash_tracker
+    return migrated(with_fields_of(content, (), field)).header.squash_tracker
 
 
 def _order(content: bytes, told: dict[str, Any]) -> tuple[int, int, tuple[int, ...]]:
@@ -464,7 +468,7 @@ def _order(content: bytes, told: dict[str, Any]) -> tuple[int, int, tuple[int, .
 def _header(content: bytes, told: list[dict[str, Any]]) -> FileHeader:
     """Return the header of the metadata that a migration makes of a file whose footer has so many documents."""
     texts = [json.dumps({"version": 1, "schema": [each]}).encode() for each in told]
-    return migrated(with_footer(content, within((), lambda struct: with_fields(struct, _document(*texts))))).header
+    return migrated(with_fields_of(content, (), _document(*texts))).header
 
 
 def _described(content: bytes, told: list[dict[str, Any]]) -> tuple[int, int]:
@@ -503,10 +507,10 @@ def other_forms() -> Iterator[Question]:
         ("with chunks in another file", CHUNKS, Field(1, Kind.BINARY, b"other"), ("made", "UnsupportedError")),
         ("with chunks in a file without a name", CHUNKS, Field(1, Kind.BINARY, b""), ("made", [3, 1])),
     ):
-        content = with_footer(whole, within(path, functools.partial(_with, field)))
+        content = with_fields_of(whole, path, field)
         yield ask("other forms", f"a file {words}", expected, _other_form, content)
     for ((place, field_id), what), form, number in itertools.product(LARGE.items(), FORMS, LARGE_NUMBERS):
-        content = with_footer(whole, within(place, functools.partial(_with, Field(field_id, Kind.I64, number))))
+        content = with_fields_of(whole, place, Field(field_id, Kind.I64, number))
         words = f"whether a file whose {what} is {number} is what it was after a {form} footer"
         yield ask("other forms", words, True, _is_restored, content, form)
     theirs = with_footer(whole, lambda footer: with_extension(footer, OF_SOMEBODY_ELSE))
@@ -548,10 +552,6 @@ def _chunk_values(content: bytes, row_group: int, column: int) -> Any:
         return type(error).__name__
 
 
-def _with(field: Field, struct: Struct) -> Struct:
-    return with_fields(struct, field)
-
-
 def _other_form(content: bytes) -> tuple[Any, Any]:
     end = len(content) - FOOTER_END.size
     thrift = content[end - FOOTER_END.unpack(content[end:])[0] : end]
@@ -568,7 +568,7 @@ def decoded_times() -> Iterator[Question]:
         times = [1000 * number for number in range(count)]
         plain: dict[str, Any] = {"write_statistics": False, "use_dictionary": False, "column_encoding": encoding}
         whole = _written({"ts": times}, group_rows=group_rows, **plain)
-        content = with_footer(whole, within((), lambda struct: with_fields(struct, document_of(DESIGNATED))))
+        content = with_fields_of(whole, (), document_of(DESIGNATED))
         groups = [times[at : at + group_rows] for at in range(0, count, group_rows)]
         expected = [(group[0], group[-1]) for group in groups]
         words = f"the times, {encoding}, in row groups of {group_rows} of {count} rows without bounds"

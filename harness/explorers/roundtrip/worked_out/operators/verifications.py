@@ -25,10 +25,11 @@ from tornproof.harness.explorers.model_based.other_footers import (
     GROUPS,
     SCHEMA,
     STATISTICS,
+    with_fields_of,
     with_footer,
     within,
 )
-from tornproof.harness.explorers.roundtrip.forms import OF_SOMEBODY_ELSE, in_form, reader_of
+from tornproof.harness.explorers.roundtrip.forms import OF_SOMEBODY_ELSE, in_form, parquet_of, reader_of
 from tornproof.harness.explorers.roundtrip.metadata.placed_partitions import GENERATED, PARQUET
 from tornproof.harness.explorers.roundtrip.metadata.transaction_files import Entry, of_entries
 from tornproof.harness.explorers.roundtrip.worked_out.changed_files import (
@@ -309,22 +310,16 @@ def lists_of_others() -> Iterator[Question]:
             yield Question("lists of others", f"what comes of lists {how}, {words}", found, (LISTS, []))
         for count in (len(LISTS) - 1, len(LISTS) + 1):
             content = _file_of_lists(len(LISTS), **options)
-            counted = functools.partial(_of_rows, count)
-            content = with_footer(with_footer(content, within(GROUPS, counted)), counted)
+            rows = Field(3, Kind.I64, count)
+            content = with_fields_of(with_fields_of(content, GROUPS, rows), (), rows)
             words = f"what comes of {len(LISTS)} lists {how}, in a row group of {count}"
             yield ask("lists of others", words, ("CorruptError", ["rows of column 'a'"]), _lists_and_problems, content)
 
 
-def _of_rows(count: int, struct: Struct) -> Struct:
-    """Return a row group, or a footer, that says so many rows."""
-    return with_fields(struct, Field(3, Kind.I64, count))
-
-
 def _file_of_lists(row_group_size: int, **options: Any) -> bytes:
     """Return a file of the smallest pages: a first list that does not fit leaves one of none behind."""
-    rows, target = pa.table({"a": pa.array(LISTS, pa.list_(pa.float64()))}), io.BytesIO()
-    pq.write_table(rows, target, store_schema=False, row_group_size=row_group_size, data_page_size=1, **options)
-    return target.getvalue()
+    rows = pa.table({"a": pa.array(LISTS, pa.list_(pa.float64()))})
+    return parquet_of(rows, row_group_size=row_group_size, data_page_size=1, **options)
 
 
 def _lists_and_problems(content: bytes) -> tuple[Any, list[str]]:
@@ -451,17 +446,14 @@ def _problems_of_file(content: bytes) -> list[str]:
 
 
 def _problems_of_decimals(width: int) -> list[str]:
-    rows, target = pa.table({"d": pa.array([bytes(width), bytes(width - 1) + b"\1"], pa.binary(width))}), io.BytesIO()
-    pq.write_table(rows, target, store_schema=False, bloom_filter_options={"d": {"ndv": 10, "fpp": 0.01}})
-    content = with_footer(target.getvalue(), within(SCHEMA, as_decimal))
-    return _problems_of_file(content)
+    rows = pa.table({"d": pa.array([bytes(width), bytes(width - 1) + b"\1"], pa.binary(width))})
+    content = parquet_of(rows, bloom_filter_options={"d": {"ndv": 10, "fpp": 0.01}})
+    return _problems_of_file(with_footer(content, within(SCHEMA, as_decimal)))
 
 
 def _times_of_96_bits(times: pa.Array, told: int | None) -> Any:
     """Return the times of a file, as numbers of the column's unit."""
-    target = io.BytesIO()
-    pq.write_table(pa.table({"t": times}), target, store_schema=False, use_deprecated_int96_timestamps=True)
-    content = target.getvalue()
+    content = parquet_of(pa.table({"t": times}), use_deprecated_int96_timestamps=True)
     if told is not None:
         content = _told(content, told)
 
@@ -474,27 +466,23 @@ def _times_of_96_bits(times: pa.Array, told: int | None) -> Any:
 
 def _told(content: bytes, *types: int) -> bytes:
     """Return a file with a document that its columns have these types."""
-    return with_footer(content, lambda footer: with_fields(footer, document_of(*types)))
+    return with_fields_of(content, (), document_of(*types))
 
 
 def _of_stated_nulls(order: str, code: int, stated: int) -> Any:
     """Return what is wrong, whether a note names the column, and how many rows are null if nothing is wrong."""
-    values, target = pa.array([None if each == "n" else bytes(16) for each in order], pa.binary(16)), io.BytesIO()
-    pq.write_table(pa.table({"u": values}), target, store_schema=False)
-    count = Field(NULL_COUNT, Kind.I64, stated)
-    told = _told(with_footer(target.getvalue(), within(STATISTICS, lambda members: with_fields(members, count))), code)
-    table = _table_of_file(told)
+    values = pa.array([None if each == "n" else bytes(16) for each in order], pa.binary(16))
+    content = with_fields_of(parquet_of(pa.table({"u": values})), STATISTICS, Field(NULL_COUNT, Kind.I64, stated))
+    table = _table_of_file(_told(content, code))
     verdict, is_null = verify_table(table, whole=False), parse_predicate("u IS NULL", open_snapshot(table).columns)
     nulls = None if verdict.all_problems else sum(map(len, open_snapshot(table).batches(where=is_null)))
     return [each.field for each in verdict.all_problems], any("'u'" in note for note in verdict.notes), nulls
 
 
 def _problems_of_unsigned(bits: int, without_bound: str) -> list[str]:
-    of, target = (pa.uint32() if bits == 32 else pa.uint64()), io.BytesIO()
-    pq.write_table(pa.table({"n": pa.array([5, (1 << bits) - 1, 7], of)}), target, store_schema=False)
-    left_out = BOUNDS[without_bound]
-    content = with_footer(target.getvalue(), within(STATISTICS, lambda members: without(members, *left_out)))
-    return _problems_of_file(content)
+    values = pa.array([5, (1 << bits) - 1, 7], pa.uint32() if bits == 32 else pa.uint64())
+    left_out = within(STATISTICS, lambda members: without(members, *BOUNDS[without_bound]))
+    return _problems_of_file(with_footer(parquet_of(pa.table({"n": values})), left_out))
 
 
 def _by_two_times(names: tuple[str, str]) -> tuple[Any, bool]:
@@ -502,11 +490,9 @@ def _by_two_times(names: tuple[str, str]) -> tuple[Any, bool]:
     types = [[DESIGNATED if each == name else TIMESTAMP for each in ("a", "b")] for name in names]
     contents = []
     for day, told in enumerate(types):
-        target, times = io.BytesIO(), pa.array([day * DAY])
+        times = pa.array([day * DAY])
         schema = pa.schema([pa.field(each, pa.int64(), nullable=False) for each in ("a", "b")])
-        rows = pa.table([times, times], schema)
-        pq.write_table(rows, target, store_schema=False)
-        contents.append(_told(target.getvalue(), *told))
+        contents.append(_told(parquet_of(pa.table([times, times], schema)), *told))
     table = _table_of_files(contents, min_timestamp=0, max_timestamp=DAY)
 
     def count() -> int:
@@ -517,18 +503,10 @@ def _by_two_times(names: tuple[str, str]) -> tuple[Any, bool]:
 
 def _problems_within(of: pa.DataType, limits: dict[str, int], damage: str) -> Any:
     values = pa.array([[5], [6], [7]] if pa.types.is_list(of) else [5, 6, 7], of)
-    target = io.BytesIO()
-    pq.write_table(
-        pa.table({"a": values, "b": [1, 2, 3]}),
-        target,
-        store_schema=False,
-        write_page_checksum=True,
-        use_dictionary=False,
-        compression="none",
-    )
-    content = target.getvalue()
+    rows = pa.table({"a": values, "b": [1, 2, 3]})
+    content = parquet_of(rows, write_page_checksum=True, use_dictionary=False, compression="none")
     if damage == OTHER_SIZES:
-        content = with_footer(content, within(CHUNK_FACTS, lambda facts: with_fields(facts, Field(6, Kind.I64, 1))))
+        content = with_fields_of(content, CHUNK_FACTS, Field(6, Kind.I64, 1))
     files = dict(_image_of_files([content]).files)
     if damage == FLIPPED_BIT:
         path = the_only(each for each in files if each.endswith(DATA_FILE))
@@ -544,14 +522,11 @@ def _problems_within(of: pa.DataType, limits: dict[str, int], damage: str) -> An
 
 def _two_rows() -> bytes:
     """Return a file of another program."""
-    target = io.BytesIO()
-    pq.write_table(pa.table({"n": [1, 2]}), target, store_schema=False)
-    return target.getvalue()
+    return parquet_of(pa.table({"n": [1, 2]}))
 
 
 def _problems_of_empty_lists() -> list[str]:
-    pairs = Field(8, Kind.LIST, Items(STOP, ()))
-    return _problems_of_file(with_footer(_two_rows(), within(CHUNK_FACTS, lambda facts: with_fields(facts, pairs))))
+    return _problems_of_file(with_fields_of(_two_rows(), CHUNK_FACTS, Field(8, Kind.LIST, Items(STOP, ()))))
 
 
 def _problems_of_extension() -> list[str]:
@@ -565,7 +540,7 @@ def _problems_of_bit(form: FooterForm, before_end: int) -> list[str]:
 
 
 def _problems_of_rows() -> list[str]:
-    return _fields_of_problems(with_footer(_two_rows(), lambda footer: with_fields(footer, ROWS_MORE)))
+    return _fields_of_problems(with_fields_of(_two_rows(), (), ROWS_MORE))
 
 
 def _with_union(field_of: Callable[[Struct], Field], member: int, footer: Struct) -> Struct:
@@ -578,10 +553,9 @@ def _fields_of_problems(content: bytes) -> list[str]:
 
 def _decoded_texts(content: bytes) -> Any:
     """Return what comes of a chunk with many equal texts, which is larger than what is looked at as a whole."""
-    rows, target = pa.table({"t": pa.array([content] * 3_000, pa.binary())}), io.BytesIO()
-    pq.write_table(rows, target, store_schema=False, use_dictionary=False, compression="none", write_statistics=False)
-    texts = with_footer(target.getvalue(), within(SCHEMA, as_text))
-    table = _table_of_file(texts)
+    rows = pa.table({"t": pa.array([content] * 3_000, pa.binary())})
+    texts = parquet_of(rows, use_dictionary=False, compression="none", write_statistics=False)
+    table = _table_of_file(with_footer(texts, within(SCHEMA, as_text)))
 
     def read() -> str:
         batches = open_snapshot(table).batches()
@@ -592,9 +566,8 @@ def _decoded_texts(content: bytes) -> Any:
 
 def _expanded(text_bytes: int) -> tuple[Any, bool]:
     """Return how many rows come of texts in a dictionary, of which few bytes may be, and whether all were in memory."""
-    texts, target = pa.array(["x" * text_bytes] * EXPANDED_COUNT), io.BytesIO()
-    pq.write_table(pa.table({"t": texts}), target, store_schema=False, write_statistics=False)
-    table, before = _table_of_file(target.getvalue()), pa.default_memory_pool()
+    content = parquet_of(pa.table({"t": ["x" * text_bytes] * EXPANDED_COUNT}), write_statistics=False)
+    table, before = _table_of_file(content), pa.default_memory_pool()
     pool = pa.proxy_memory_pool(before)
     pa.set_memory_pool(pool)
     try:
@@ -606,8 +579,6 @@ def _expanded(text_bytes: int) -> tuple[Any, bool]:
 
 
 def _rows_within(row_count_max: int) -> Any:
-    rows, target = pa.table({"n": pa.array([None] * 3, pa.int64())}), io.BytesIO()
-    pq.write_table(rows, target, store_schema=False)
-    table = _table_of_file(target.getvalue())
+    table = _table_of_file(parquet_of(pa.table({"n": pa.array([None] * 3, pa.int64())})))
     with replaced("tornproof.impl.read.row_group:VALUE_COUNT_MAX", row_count_max):
         return outcome_of(lambda: _read(table))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import io
 import itertools
 import math
 import struct
@@ -11,21 +10,20 @@ from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import xxhash
 
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.new_tables import new_table_of_rows
 from tornproof.harness.common.whose_error import the_only
-from tornproof.harness.explorers.model_based.other_footers import CHUNK_FACTS, with_footer, within
-from tornproof.harness.explorers.roundtrip.forms import reader_of
+from tornproof.harness.explorers.model_based.other_footers import CHUNK_FACTS, with_fields_of
+from tornproof.harness.explorers.roundtrip.forms import parquet_of, reader_of
 from tornproof.harness.explorers.roundtrip.worked_out.metadata.hashes import SYMBOLS
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, ask
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.migrate.convert import convert
 from tornproof.impl.parquet import bloom
-from tornproof.impl.parquet.thrift import Field, Kind, Struct, encode, with_fields
+from tornproof.impl.parquet.thrift import Field, Kind, Struct, encode
 from tornproof.impl.pm.chain import decode_chain
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.table import open_table
@@ -61,15 +59,14 @@ def copied_filters() -> Iterator[Question]:
 
 
 def _copied_filters(group_count: int, size_bytes: int) -> int:
-    rows, target = pa.table({"a": pa.array(range(group_count), pa.int64())}), io.BytesIO()
-    pq.write_table(rows, target, row_group_size=1, store_schema=False)
-    plain, bits = target.getvalue(), b"\xff" * size_bytes
+    rows = pa.table({"a": pa.array(range(group_count), pa.int64())})
+    plain, bits = parquet_of(rows, row_group_size=1), b"\xff" * size_bytes
     head = encode(Struct((Field(1, Kind.I32, size_bytes), *(Field(number, Kind.STRUCT, ONLY) for number in (2, 3, 4)))))
     found = head + bits
     footer_bytes = int.from_bytes(plain[-8:-4], "little") + 8
     facts = Field(14, Kind.I64, len(plain) - footer_bytes), Field(15, Kind.I32, len(found))
     content = plain[:-footer_bytes] + found + plain[-footer_bytes:]
-    content = with_footer(content, within(CHUNK_FACTS, lambda chunk: with_fields(chunk, *facts)))
+    content = with_fields_of(content, CHUNK_FACTS, *facts)
     metadata = convert(reader_of(content), size_bytes=len(content), file="shared.parquet")
     return metadata.count(size_bytes.to_bytes(4, "little") + bits)
 

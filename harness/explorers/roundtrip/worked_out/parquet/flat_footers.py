@@ -13,9 +13,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tornproof.harness.common.patch import replaced
-from tornproof.harness.explorers.model_based.other_footers import CHUNK_FACTS, SCHEMA, Change, with_footer, within
+from tornproof.harness.explorers.model_based.other_footers import (
+    CHUNK_FACTS,
+    SCHEMA,
+    Change,
+    with_fields_of,
+    with_footer,
+    within,
+)
 from tornproof.harness.explorers.model_based.other_footers import GROUPS as ROW_GROUPS
-from tornproof.harness.explorers.roundtrip.forms import in_form, opened, unaligned
+from tornproof.harness.explorers.roundtrip.forms import in_form, opened, parquet_of, unaligned
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, ask, outcome_of
 from tornproof.impl.chunk.duplicates import ChunkForm
 from tornproof.impl.extension import parquet3_generated as schema
@@ -100,7 +107,7 @@ def flat_dictionaries() -> Iterator[Question]:
         yield ask("dictionaries in FlatBuffers", name, False, _is_fully_in_dictionary, content)
     with_dictionary, without_one = (_texts(is_used, 1 << 20) for is_used in (True, False))
     no_dictionary = Field(DICTIONARY_PAGE_OFFSET, Kind.I64, 0)
-    at_zero = with_footer(without_one, within(CHUNK_FACTS, lambda facts: with_fields(facts, no_dictionary)))
+    at_zero = with_fields_of(without_one, CHUNK_FACTS, no_dictionary)
     for words, content in (
         ("with a dictionary", with_dictionary),
         ("without one", without_one),
@@ -117,10 +124,9 @@ def _with_pages(kept: tuple[int, ...], facts: Struct) -> Struct:
 
 
 def _texts(is_used: bool, limit_bytes: int) -> bytes:
-    rows, target = pa.table({"t": [f"text {number % 500}" for number in range(2_000)]}), io.BytesIO()
-    pages: dict[str, Any] = {"data_page_size": 500, "write_batch_size": 50}
-    pq.write_table(rows, target, use_dictionary=is_used, dictionary_pagesize_limit=limit_bytes, **pages)
-    return target.getvalue()
+    rows = pa.table({"t": [f"text {number % 500}" for number in range(2_000)]})
+    pages: dict[str, Any] = {"store_schema": True, "data_page_size": 500, "write_batch_size": 50}
+    return parquet_of(rows, use_dictionary=is_used, dictionary_pagesize_limit=limit_bytes, **pages)
 
 
 def _start_of_chunk(content: bytes) -> int:
@@ -140,9 +146,7 @@ def flat_groups() -> Iterator[Question]:
             "decimals": pa.array([Decimal("12.34")], pa.decimal128(9, 2)),
         }
     )
-    target = io.BytesIO()
-    pq.write_table(rows, target, store_schema=False, store_decimal_as_integer=True)
-    newer = target.getvalue()
+    newer = parquet_of(rows, store_decimal_as_integer=True)
     older = with_footer(newer, within(SCHEMA, lambda element: without(element, LOGICAL_TYPE)))
     for words, content in (("logical types", newer), ("older annotations alone", older)):
         found = functools.partial(_logical_types, content)
@@ -163,20 +167,18 @@ def flat_groups() -> Iterator[Question]:
 def restored() -> Iterator[Question]:
     """Yield files with many row groups, and with one chunk that is unlike the others, and whether Thrift comes back."""
     few = pa.table({name: [0.5, 1.5, 2.5] for name in ("a", "b", "c")})
-    target = io.BytesIO()
-    pq.write_table(few, target, store_schema=False)
+    of_few = parquet_of(few)
     for member in LOGICAL_MEMBERS:
         kind = Field(LOGICAL_TYPE, Kind.STRUCT, Struct((Field(member, Kind.STRUCT, Struct(())),)))
-        content = with_footer(target.getvalue(), within(SCHEMA, functools.partial(_with, kind)))
+        content = with_fields_of(of_few, SCHEMA, kind)
         yield ask("restored", f"a footer of columns of the logical type {member}", True, _comes_back, content)
     for at, is_flat in itertools.product(((0, 0), (0, 2), (0, 3), (1, 0), (7, 7)), (False, True)):
         expected = "values" if at[0] < 1 and at[1] < 3 else "IndexError"
         words = f"what is said of column {at[1]} of row group {at[0]}, {'' if is_flat else 'not '}in FlatBuffers"
-        yield ask("restored", words, expected, _chunk_at, target.getvalue(), at, is_flat=is_flat)
+        yield ask("restored", words, expected, _chunk_at, of_few, at, is_flat=is_flat)
     for words, rows in (("200 row groups", pa.table({"a": range(200)})), ("9 chunks", few)):
-        target = io.BytesIO()
-        pq.write_table(rows, target, row_group_size=1, store_schema=False, write_page_index=True)
-        content = with_footer(target.getvalue(), within(ROW_GROUPS, _numbering()))
+        content = parquet_of(rows, row_group_size=1, write_page_index=True)
+        content = with_footer(content, within(ROW_GROUPS, _numbering()))
         yield ask("restored", f"a footer of {words}", True, _comes_back, content)
         for place in range(0, len(rows.column_names) * 3, 4):
             changed = with_footer(content, within(CHUNK_FACTS, _twice_at(place)))
@@ -187,28 +189,27 @@ def restored() -> Iterator[Question]:
 def flat_files() -> Iterator[Question]:
     """Yield files of other sizes and counts in FlatBuffers: where numbers are, how many rows, and which header."""
     for same_bytes, column_count in itertools.product(range(9), range(1, 4)):
-        texts, target = ["a" * same_bytes + each for each in ("b", "c" * 20)], io.BytesIO()
-        pq.write_table(pa.table({f"{number}": texts for number in range(column_count)}), target, store_schema=False)
+        texts = ["a" * same_bytes + each for each in ("b", "c" * 20)]
+        of_texts = parquet_of(pa.table({f"{number}": texts for number in range(column_count)}))
         words = (
             f"numbers that are not aligned, in a footer of {column_count} columns that begin with {same_bytes} letters"
         )
         for form in FLAT_FORMS:
-            yield ask("flat files", f"{words}, {form}", [], _unaligned_in, target.getvalue(), form)
-    target = io.BytesIO()
-    pq.write_table(pa.table({"a": [1]}), target, store_schema=False)
+            yield ask("flat files", f"{words}, {form}", [], _unaligned_in, of_texts, form)
+    of_one = parquet_of(pa.table({"a": [1]}))
     for count in ROW_COUNTS:
         row_count = Field(NUM_ROWS, Kind.I64, count)
-        content = with_footer(target.getvalue(), within((), functools.partial(_with, row_count)))
+        content = with_fields_of(of_one, (), row_count)
         yield ask("flat files", f"a footer of {count} rows", count, _stated_rows, content)
     for form, header in itertools.product((FooterForm.PRIVATE, FooterForm.MIGRATION), HEADERS):
-        has_header = functools.partial(_has_header, target.getvalue(), form, header)
+        has_header = functools.partial(_has_header, of_one, form, header)
         yield Question("flat files", f"the header {header.name} of an extension, {form}", has_header, True)
     for header, stored in HEADERS.items():
         words = f"the header {header.name} before a field that is encoded alone"
         yield ask("flat files", words, stored, _encoded_header, header, len(stored))
     for words, fields in (("none", ()), ("a count of different values alone", (Field(4, Kind.I64, 1),))):
         statistics = Field(STATISTICS_FIELD, Kind.STRUCT, Struct(fields))
-        content = with_footer(target.getvalue(), within(CHUNK_FACTS, functools.partial(_with, statistics)))
+        content = with_fields_of(of_one, CHUNK_FACTS, statistics)
         name = f"whether a chunk has statistics, of which there is {words}"
         yield ask("flat files", name, bool(fields), _has_statistics, content)
     for has_deprecated, has_low, has_high, value in itertools.product(*[(False, True)] * 3, (0, 9)):
@@ -221,10 +222,10 @@ def flat_files() -> Iterator[Question]:
         expected_bounds = value if has_low else None, 9 if has_high else None
         binaries = [Field(number, Kind.BINARY, stated.to_bytes(8, "little")) for number, stated in numbers.items()]
         statistics = Field(STATISTICS_FIELD, Kind.STRUCT, Struct(tuple(binaries)))
-        content = with_footer(target.getvalue(), within(CHUNK_FACTS, functools.partial(_with, statistics)))
+        content = with_fields_of(of_one, CHUNK_FACTS, statistics)
         yield ask("flat files", words, expected_bounds, _bounds_in, content)
     for size_bytes, expected in ((1, "CorruptError"), (1 << 20, "bytes")):
-        restored_of = functools.partial(_restored, target.getvalue(), size_bytes)
+        restored_of = functools.partial(_restored, of_one, size_bytes)
         yield Question("flat files", f"a Thrift footer restored of at most {size_bytes} bytes", restored_of, expected)
 
 
@@ -234,10 +235,6 @@ def _unaligned_in(content: bytes, form: FooterForm) -> list[str]:
 
 def _stated_rows(content: bytes) -> int:
     return int(_flat(content).row_count)
-
-
-def _with(field: Field, struct: Struct) -> Struct:
-    return with_fields(struct, field)
 
 
 def _has_statistics(content: bytes) -> bool:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from tornproof.harness.explorers.model_based.other_footers import CHUNK_FACTS, with_footer, within
-from tornproof.harness.explorers.roundtrip.forms import opened
+from tornproof.harness.explorers.model_based.other_footers import CHUNK_FACTS, with_fields_of
+from tornproof.harness.explorers.roundtrip.forms import opened, parquet_of
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, ask, outcome_of
 from tornproof.impl.parquet.footer import check_for_others
-from tornproof.impl.parquet.thrift import Field, Items, Kind, Struct, with_fields
+from tornproof.impl.parquet.thrift import Field, Items, Kind, Struct
 
 SIZE_STATISTICS = 16
 """The field of a chunk's facts that has histograms."""
@@ -40,11 +38,9 @@ def histograms() -> Iterator[Question]:
 
 
 def _judged(field: pa.Field, values: list[Any], kind: int, count: int) -> Any:
-    target = io.BytesIO()
-    pq.write_table(pa.table([pa.array(values, field.type)], pa.schema([field])), target, store_schema=False)
+    content = parquet_of(pa.table([pa.array(values, field.type)], pa.schema([field])))
     counts = Struct((Field(kind, Kind.LIST, Items(Kind.I64, (1,) * count)),))
-    change = within(CHUNK_FACTS, lambda facts: with_fields(facts, Field(SIZE_STATISTICS, Kind.STRUCT, counts)))
-    content = with_footer(target.getvalue(), change)
+    content = with_fields_of(content, CHUNK_FACTS, Field(SIZE_STATISTICS, Kind.STRUCT, counts))
 
     def found() -> str:
         check_for_others(opened(content).decoded(), file="data.parquet")

@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tornproof.harness.explorers.model_based.other_footers import CHUNK_FACTS, with_footer, within
+from tornproof.harness.explorers.model_based.other_footers import CHUNK_FACTS, with_fields_of
 from tornproof.harness.explorers.roundtrip.forms import in_form, opened, reader_of
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, ask
 from tornproof.impl.chunk.duplicate_values import duplicate_problems, read_column_values
 from tornproof.impl.chunk.duplicates import ChunkForm
 from tornproof.impl.extension.bit_packing import pack, unpack
 from tornproof.impl.layout.parquet import FooterForm
-from tornproof.impl.parquet.thrift import Field, Kind, with_fields
+from tornproof.impl.parquet.thrift import Field, Kind
 
 FILE, COLUMN = "data.parquet", "a"
 WIDTHS = range(65)
@@ -47,7 +47,7 @@ def new_encodings() -> Iterator[Question]:
         for form in ChunkForm:
             name = f"a column of {words}, in the form {form}"
             yield ask("new encodings", name, ([], right), _values, content, form)
-        changed = with_footer(content, within(CHUNK_FACTS, lambda facts: with_fields(facts, NO_DICTIONARY)))
+        changed = with_fields_of(content, CHUNK_FACTS, NO_DICTIONARY)
         name = f"a column of {words}, whose dictionary page is said to be at byte 0, where none is"
         yield ask("new encodings", name, ([], right), _values, changed, None)
 

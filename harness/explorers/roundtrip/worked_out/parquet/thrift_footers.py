@@ -24,7 +24,7 @@ from tornproof.harness.explorers.model_based.other_footers import (
     with_footer,
     within,
 )
-from tornproof.harness.explorers.roundtrip.forms import opened
+from tornproof.harness.explorers.roundtrip.forms import opened, parquet_of
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
@@ -210,7 +210,5 @@ def _indexed(columns: dict[str, ColumnOptions], texts: list[str]) -> dict[str, b
 
 
 def _file(columns: dict[str, pa.DataType]) -> bytes:
-    target = io.BytesIO()
     rows = pa.table({name: pa.array([1], pa.int64()).cast(of) for name, of in columns.items()})
-    pq.write_table(rows, target, store_schema=False)
-    return target.getvalue()
+    return parquet_of(rows)

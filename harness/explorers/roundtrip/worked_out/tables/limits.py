@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import struct
 from collections.abc import Iterator
@@ -11,11 +10,10 @@ from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tornproof.harness.common.new_tables import TIME, metadata_with, new_table_of_rows
 from tornproof.harness.common.patch import replaced
-from tornproof.harness.explorers.roundtrip.forms import in_form, opened, reader_of
+from tornproof.harness.explorers.roundtrip.forms import in_form, opened, parquet_of, reader_of
 from tornproof.harness.explorers.roundtrip.metadata.transaction_files import ENTRY, Entry, of_entries
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, ask, outcome_of
 from tornproof.harness.explorers.roundtrip.writing.kills import table_of_rows
@@ -179,9 +177,7 @@ def _chunk(size_bytes: int, value_count: int, start: int = 4) -> Chunk:
 
 
 def _values_within(chunks: ChunkForm, less: int) -> Any:
-    plain = io.BytesIO()
-    pq.write_table(pa.table({"n": range(ROW_COUNT)}), plain, store_schema=False)
-    content = in_form(plain.getvalue(), FooterForm.THRIFT, chunks)
+    content = in_form(parquet_of(pa.table({"n": range(ROW_COUNT)})), FooterForm.THRIFT, chunks)
     footer, read = opened(content).decoded(), reader_of(content)
     most = max(each.total_compressed_size for group in footer.row_groups for each in group.chunks) - less
     with replaced("tornproof.impl.limits:CHUNK_LIMIT_BYTES", most):

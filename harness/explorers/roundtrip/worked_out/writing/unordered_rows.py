@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import io
 import itertools
 import struct
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tornproof.harness.common.whose_error import the_only
-from tornproof.harness.explorers.roundtrip.forms import reader_of
+from tornproof.harness.explorers.roundtrip.forms import parquet_of, reader_of
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question
 from tornproof.harness.explorers.roundtrip.worked_out.writing.later_keys import (
     PATH,
@@ -102,14 +101,5 @@ def _file_of(points: Points, row_count: int, sorted_by: tuple[int, ...], has_che
         for number, (name, of, _) in enumerate(columns)
     ]
     rows = pa.table([pa.array(values, of) for _, of, values in columns], schema=pa.schema(fields))
-    target = io.BytesIO()
     order = [pq.SortingColumn(number) for number in sorted_by] or None
-    pq.write_table(
-        rows,
-        target,
-        store_schema=False,
-        row_group_size=row_count,
-        sorting_columns=order,
-        write_page_checksum=has_checksums,
-    )
-    return target.getvalue()
+    return parquet_of(rows, row_group_size=row_count, sorting_columns=order, write_page_checksum=has_checksums)

@@ -17,7 +17,7 @@ from tornproof.harness.explorers.roundtrip.beside.changed_meanwhile import (
 from tornproof.harness.explorers.roundtrip.beside.operations import ACTS, OPERATIONS, Other
 from tornproof.harness.explorers.roundtrip.beside.small_tables import ALONE, PATH, State, small_table
 from tornproof.harness.explorers.roundtrip.explorer import findings_of
-from tornproof.harness.explorers.roundtrip.parts import MIGRATIONS_BESIDE
+from tornproof.harness.explorers.roundtrip.parts import part_of
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.table.table import open_table
 
@@ -54,7 +54,7 @@ def test_each_control_of_a_commit_is_of_something_else() -> None:
 @pytest.mark.nightly
 def test_migrations_that_do_not_look_again_are_found_and_replay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tornproof.impl.migrate.table_migration.check_unchanged", lambda *_: None)
-    findings = [*findings_of(MIGRATIONS_BESIDE)]
+    findings = [*findings_of(part_of("migrations_beside"))]
     assert len(findings) > 2
     assert replayed(findings) == {Verdict.INVALID}
     monkeypatch.undo()

@@ -11,7 +11,6 @@ from replayed import first_findings, replayed
 from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.explorers.roundtrip.beside import open_files as module
 from tornproof.harness.explorers.roundtrip.beside.open_files import failed_controls
-from tornproof.harness.explorers.roundtrip.parts import OPEN_FILES
 
 
 def paths_alone(process: Path, name: bytes = b"") -> Iterator[tuple[str, tuple[int, int]]]:
@@ -21,7 +20,7 @@ def paths_alone(process: Path, name: bytes = b"") -> Iterator[tuple[str, tuple[i
 
 def test_a_look_at_paths_alone_is_found_and_replays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tornproof.impl.storage.holders._open_files", paths_alone)
-    findings = first_findings(OPEN_FILES)
+    findings = first_findings("open")
     assert replayed(findings) == {Verdict.INVALID}
     monkeypatch.undo()
     assert replayed(findings) == {Verdict.VALID}

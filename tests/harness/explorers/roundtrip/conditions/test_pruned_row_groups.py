@@ -13,7 +13,6 @@ from tornproof.harness.explorers.roundtrip.conditions.pruned_row_groups import (
     Stated,
 )
 from tornproof.harness.explorers.roundtrip.conditions.stored_kinds import Condition, kinds, truth_of
-from tornproof.harness.explorers.roundtrip.parts import PRUNED_ROW_GROUPS
 from tornproof.impl.query.pruning import Reason
 
 
@@ -107,4 +106,4 @@ def test_of_each_integer_both_ends_and_what_is_just_beyond_them_are_asked_for(na
     ],
 )
 def test_other_answers_are_noticed_and_their_findings_replay(location: str, broken: object) -> None:
-    first_that_replays(PRUNED_ROW_GROUPS, replaced(f"tornproof.impl.query.{location}", broken))
+    first_that_replays("pruned", replaced(f"tornproof.impl.query.{location}", broken))

@@ -14,7 +14,6 @@ from tornproof.harness.explorers.roundtrip.conditions.worded_conditions import (
     typed,
     worded_conditions,
 )
-from tornproof.harness.explorers.roundtrip.parts import WORDED_CONDITIONS
 from tornproof.impl.query.predicate_literal import PredicateError
 from tornproof.impl.query.predicate_text import parse_predicate
 from tornproof.impl.types.names import type_name
@@ -54,4 +53,4 @@ def test_months_and_days_that_are_none_are_rejected() -> None:
 )
 def test_other_conditions_are_noticed_and_their_findings_replay(location: str, broken: object) -> None:
     assert original_of(f"tornproof.impl.{location}") != broken
-    first_that_replays(WORDED_CONDITIONS, replaced(f"tornproof.impl.{location}", broken))
+    first_that_replays("worded", replaced(f"tornproof.impl.{location}", broken))

@@ -9,7 +9,6 @@ from tornproof.harness.common.patch import replaced
 from tornproof.harness.explorers.roundtrip.metadata.chains import (
     chains,
 )
-from tornproof.harness.explorers.roundtrip.parts import CHAINS
 
 
 def test_chains_are_counted_and_checked() -> None:
@@ -24,4 +23,4 @@ def test_chains_are_counted_and_checked() -> None:
     ],
 )
 def test_other_readers_are_noticed_and_their_findings_replay(location: str, broken: object) -> None:
-    first_that_replays(CHAINS, replaced(f"tornproof.impl.{location}", broken))
+    first_that_replays("chain", replaced(f"tornproof.impl.{location}", broken))

@@ -11,7 +11,6 @@ from tornproof.harness.explorers.roundtrip.metadata.column_version_files import 
     FILE_BYTES_MAX,
     OTHERS,
 )
-from tornproof.harness.explorers.roundtrip.parts import COLUMN_VERSION_FILES
 from tornproof.impl.table import column_versions
 
 
@@ -29,4 +28,4 @@ def test_files_are_read_as_what_they_say() -> None:
     ],
 )
 def test_other_readers_are_noticed_and_their_findings_replay(location: str, broken: object) -> None:
-    first_that_replays(COLUMN_VERSION_FILES, replaced(f"tornproof.impl.table.{location}", broken))
+    first_that_replays("column_version", replaced(f"tornproof.impl.table.{location}", broken))

@@ -13,7 +13,6 @@ from tornproof.harness.explorers.roundtrip.metadata.compared_footers import (
     compared_footers,
     problem_of,
 )
-from tornproof.harness.explorers.roundtrip.parts import COMPARED_FOOTERS
 
 MODULE = "tornproof.impl.pm.footer_comparison"
 
@@ -43,7 +42,7 @@ def without(field: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     ],
 )
 def test_a_field_that_is_not_compared_is_a_finding_that_replays(function: str, field: str) -> None:
-    findings = all_that_replay(COMPARED_FOOTERS, wrapped(f"{MODULE}:{function}", without(field)))
+    findings = all_that_replay("compared", wrapped(f"{MODULE}:{function}", without(field)))
     assert all(field in each.sentence for each in findings)
 
 

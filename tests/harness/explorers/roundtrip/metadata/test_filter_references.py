@@ -10,7 +10,6 @@ from replayed import first_that_replays
 from tornproof.harness.common.patch import wrapped
 from tornproof.harness.explorers.roundtrip.metadata import filter_references as module
 from tornproof.harness.explorers.roundtrip.metadata.filter_references import failed_controls, filter_references
-from tornproof.harness.explorers.roundtrip.parts import FILTER_REFERENCES
 from tornproof.impl.parquet.bloom_filter import decode_filter_header, encode_filter_header
 
 
@@ -28,7 +27,7 @@ def shorter(_: Any) -> Any:
 
 def test_a_reader_that_believes_no_header_is_found_and_replays() -> None:
     findings = first_that_replays(
-        FILTER_REFERENCES, wrapped("tornproof.impl.pm.bloom_position:decode_filter_header", shorter)
+        "reference", wrapped("tornproof.impl.pm.bloom_position:decode_filter_header", shorter)
     )
     assert "instead of" in findings[0].sentence or "taken for a filter" in findings[0].sentence
 

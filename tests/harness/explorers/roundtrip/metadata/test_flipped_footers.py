@@ -11,7 +11,6 @@ from replayed import all_that_replay
 from tornproof.harness.common.patch import wrapped
 from tornproof.harness.explorers.roundtrip.metadata import flipped_footers as module
 from tornproof.harness.explorers.roundtrip.metadata.flipped_footers import failed_controls, flipped_footers
-from tornproof.harness.explorers.roundtrip.parts import FLIPPED_FOOTERS
 
 
 def test_each_byte_of_each_footer_is_flipped() -> None:
@@ -24,7 +23,7 @@ def test_each_byte_of_each_footer_is_flipped() -> None:
 
 def test_a_reader_whose_checksums_fit_anything_is_found_and_replays() -> None:
     findings = all_that_replay(
-        FLIPPED_FOOTERS, wrapped("tornproof.impl.extension.footer:large_crc32", lambda _: lambda _: _AnyNumber())
+        "flipped", wrapped("tornproof.impl.extension.footer:large_crc32", lambda _: lambda _: _AnyNumber())
     )
     for kind in (module.THRIFT, module.FLATBUFFERS, module.FINAL):
         assert any(kind in each.sentence for each in findings)

@@ -11,7 +11,6 @@ from replayed import first_that_replays
 from tornproof.harness.common.patch import wrapped
 from tornproof.harness.explorers.roundtrip.metadata import forged_duplicates as module
 from tornproof.harness.explorers.roundtrip.metadata.forged_duplicates import Outcome, failed_controls, forged_duplicates
-from tornproof.harness.explorers.roundtrip.parts import FORGED_DUPLICATES
 
 
 def test_each_record_is_forged_in_each_way() -> None:
@@ -33,9 +32,7 @@ def silent(values: Any) -> Any:
 
 
 def test_a_reader_that_tells_no_doubts_is_found_and_replays() -> None:
-    findings = first_that_replays(
-        FORGED_DUPLICATES, wrapped("tornproof.impl.chunk.duplicate_values:ChunkValues", silent)
-    )
+    findings = first_that_replays("forged", wrapped("tornproof.impl.chunk.duplicate_values:ChunkValues", silent))
     assert "there are 0 doubts" in findings[0].sentence
 
 

@@ -11,7 +11,6 @@ from tornproof.harness.common.patch import wrapped
 from tornproof.harness.explorers.roundtrip.forms import opened
 from tornproof.harness.explorers.roundtrip.metadata import forged_flatbuffers as forged
 from tornproof.harness.explorers.roundtrip.metadata.forged_flatbuffers import failed_controls, problem_of
-from tornproof.harness.explorers.roundtrip.parts import FORGED_FLATBUFFERS
 from tornproof.impl.errors import CorruptError
 
 INDEXES = "tornproof.impl.extension.decode:_indexes"
@@ -54,7 +53,7 @@ def shorter(indexes_of: Any) -> Any:
 
 
 def test_another_error_is_found_and_replays() -> None:
-    findings = first_that_replays(FORGED_FLATBUFFERS, wrapped(INDEXES, shorter))
+    findings = first_that_replays("flatbuffers", wrapped(INDEXES, shorter))
     assert any("RuntimeError" in each.sentence for each in findings)
 
 

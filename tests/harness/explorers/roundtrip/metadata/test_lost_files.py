@@ -19,7 +19,7 @@ from tornproof.harness.explorers.roundtrip.metadata.lost_files import (
     failed_controls,
     lost_files,
 )
-from tornproof.harness.explorers.roundtrip.parts import LOST_FILES
+from tornproof.harness.explorers.roundtrip.parts import part_of
 from tornproof.impl.verify import table_files
 from tornproof.impl.verify.indexes import PartitionIndex
 
@@ -35,7 +35,7 @@ def test_each_lost_file_is_named() -> None:
 
 def test_a_verification_that_excuses_lost_indexes_is_found_and_replays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PartitionIndex, "_missing", lambda *_: None)
-    findings = [*findings_of(LOST_FILES)]
+    findings = [*findings_of(part_of("lost"))]
     assert replayed(findings) == {Verdict.INVALID}
     monkeypatch.undo()
     assert {lost_files()[each.evidence["lost"]].kind[-1] for each in findings} <= {*"kv3"} and len(findings) > 3
@@ -49,7 +49,7 @@ def test_a_look_at_nothing_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_names_that_are_patterns_are_found_and_replay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_files, "re", SimpleNamespace(compile=re.compile, escape=str))
-    findings = [*findings_of(LOST_FILES)]
+    findings = [*findings_of(part_of("lost"))]
     assert replayed(findings) == {Verdict.INVALID}
     columns = {lost_files()[each.evidence["lost"]].kind.removeprefix("dictionary of ")[:4] for each in findings}
     assert len(columns) > 3

@@ -13,7 +13,6 @@ from tornproof.harness.explorers.roundtrip.metadata.meta_files import (
     HEADER,
     USUAL_CAPACITY,
 )
-from tornproof.harness.explorers.roundtrip.parts import META_FILES
 from tornproof.impl.layout.meta import INDEXED
 from tornproof.impl.table import metadata_file
 
@@ -36,4 +35,4 @@ def test_files_are_read_as_what_they_say() -> None:
     ],
 )
 def test_other_readers_are_noticed_and_their_findings_replay(location: str, broken: object) -> None:
-    first_that_replays(META_FILES, replaced(f"tornproof.impl.table.{location}", broken))
+    first_that_replays("meta", replaced(f"tornproof.impl.table.{location}", broken))

@@ -10,7 +10,6 @@ from replayed import first_that_replays
 from tornproof.harness.common.patch import wrapped
 from tornproof.harness.explorers.roundtrip.metadata import opened_footers as module
 from tornproof.harness.explorers.roundtrip.metadata.opened_footers import failed_controls, opened_footers
-from tornproof.harness.explorers.roundtrip.parts import OPENED_FOOTERS
 
 
 def test_each_byte_of_the_footer_is_flipped_and_the_file_is_sound_without() -> None:
@@ -25,7 +24,7 @@ def unlooked(_: Any) -> Any:
 
 
 def test_a_verification_that_thinks_of_nobody_else_is_found_and_replays() -> None:
-    first_that_replays(OPENED_FOOTERS, wrapped("tornproof.impl.verify.verify:check_for_others", unlooked))
+    first_that_replays("opened", wrapped("tornproof.impl.verify.verify:check_for_others", unlooked))
 
 
 def test_a_blind_look_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

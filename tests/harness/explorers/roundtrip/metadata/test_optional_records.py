@@ -10,7 +10,6 @@ from replayed import first_that_replays
 from tornproof.harness.common.patch import wrapped
 from tornproof.harness.explorers.roundtrip.metadata import optional_records as module
 from tornproof.harness.explorers.roundtrip.metadata.optional_records import failed_controls, flipped_bits
-from tornproof.harness.explorers.roundtrip.parts import OPTIONAL_RECORDS
 from tornproof.impl.chunk.duplicate_values import ChunkSource
 from tornproof.impl.errors import CorruptError
 
@@ -28,7 +27,7 @@ def rejecting(_: Any) -> Any:
 
 
 def test_a_reader_that_rejects_the_file_is_found_and_replays() -> None:
-    findings = first_that_replays(OPTIONAL_RECORDS, wrapped("tornproof.impl.chunk.duplicates:Duplicate", rejecting))
+    findings = first_that_replays("optional", wrapped("tornproof.impl.chunk.duplicates:Duplicate", rejecting))
     assert "a record" in findings[0].sentence
 
 

@@ -9,7 +9,6 @@ from tornproof.harness.common.patch import replaced
 from tornproof.harness.explorers.roundtrip.metadata.placed_partitions import (
     placed_partitions,
 )
-from tornproof.harness.explorers.roundtrip.parts import PLACED_PARTITIONS
 from tornproof.impl.types.questdb import NANOSECOND
 
 
@@ -30,4 +29,4 @@ def test_what_contradicts_is_named() -> None:
     ],
 )
 def test_other_readers_are_noticed_and_their_findings_replay(location: str, broken: object) -> None:
-    first_that_replays(PLACED_PARTITIONS, replaced(f"tornproof.impl.table.{location}", broken))
+    first_that_replays("placed", replaced(f"tornproof.impl.table.{location}", broken))

@@ -12,7 +12,6 @@ from tornproof.harness.explorers.roundtrip.metadata.transaction_files import (
     RECORD,
     RECORD_BYTES_MAX,
 )
-from tornproof.harness.explorers.roundtrip.parts import TRANSACTION_FILES
 from tornproof.impl.txn import transaction
 
 
@@ -35,4 +34,4 @@ def test_transaction_files_are_read_as_what_they_say() -> None:
     ],
 )
 def test_other_readers_are_noticed_and_their_findings_replay(location: str, broken: object) -> None:
-    first_that_replays(TRANSACTION_FILES, replaced(f"tornproof.impl.txn.transaction:{location}", broken))
+    first_that_replays("transaction", replaced(f"tornproof.impl.txn.transaction:{location}", broken))

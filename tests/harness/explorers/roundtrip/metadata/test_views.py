@@ -15,7 +15,7 @@ from tornproof.harness.explorers.roundtrip import explorer
 from tornproof.harness.explorers.roundtrip.explorer import replay_roundtrip
 from tornproof.harness.explorers.roundtrip.metadata import metadata_rules, views
 from tornproof.harness.explorers.roundtrip.metadata.views import failed_controls, view_problems
-from tornproof.harness.explorers.roundtrip.parts import METADATA_RULES
+from tornproof.harness.explorers.roundtrip.parts import part_of
 from tornproof.harness.parallel.tasks import TableQuestion, explore_here
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.layout import pm as layout
@@ -92,7 +92,7 @@ def test_what_is_different_is_a_finding_that_replays(questdb_data: Path, monkeyp
     path = str(questdb_data / CHAIN)
     image = DiskImage.capture(OperatingSystemStorage(), path, size_bytes_max=1 << 24)
     monkeypatch.setattr(explorer, "files_to_change", lambda table: {})
-    monkeypatch.setattr(explorer, "PARTS", (METADATA_RULES,))
+    monkeypatch.setattr(explorer, "PARTS", (part_of("rule"),))
     with monkeypatch.context() as patch:
         patch.setattr(MetadataView, "find_column", lambda view, name: None)
         findings = explore_here(explorer.roundtrip(), TableQuestion(image=image, path=path)).findings

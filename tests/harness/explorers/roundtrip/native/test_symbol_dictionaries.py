@@ -17,7 +17,6 @@ from tornproof.harness.explorers.roundtrip.native.symbol_dictionaries import (
     _wrong_unit,
     symbol_dictionaries,
 )
-from tornproof.harness.explorers.roundtrip.parts import SYMBOL_DICTIONARIES
 from tornproof.impl import limits
 from tornproof.impl.table import symbols
 
@@ -64,4 +63,4 @@ def test_each_unit_of_a_symbol_is_changed_where_the_name_says() -> None:
     ],
 )
 def test_other_readers_are_noticed_and_their_findings_replay(location: str, broken: object) -> None:
-    first_that_replays(SYMBOL_DICTIONARIES, replaced(f"tornproof.impl.table.{location}", broken))
+    first_that_replays("dictionary", replaced(f"tornproof.impl.table.{location}", broken))

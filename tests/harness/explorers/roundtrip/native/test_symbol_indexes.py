@@ -14,7 +14,6 @@ from tornproof.harness.explorers.roundtrip.native.symbol_indexes import (
     _judged,
     symbol_indexes,
 )
-from tornproof.harness.explorers.roundtrip.parts import SYMBOL_INDEXES
 from tornproof.impl.layout.index import IndexHeader, IndexKey
 from tornproof.impl.table import symbol_index
 from tornproof.impl.verify import indexes
@@ -46,4 +45,4 @@ def test_fields_are_where_the_layout_has_them_and_each_one_that_counts_is_said_t
     ),
 )
 def test_other_comparisons_are_noticed_and_their_findings_replay(location: str, broken: object) -> None:
-    first_that_replays(SYMBOL_INDEXES, replaced(f"tornproof.impl.{location}", broken))
+    first_that_replays("index", replaced(f"tornproof.impl.{location}", broken))

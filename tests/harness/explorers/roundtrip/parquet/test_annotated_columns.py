@@ -11,7 +11,6 @@ from tornproof.harness.explorers.roundtrip.parquet.annotated_columns import (
     annotated_columns,
     failed_controls,
 )
-from tornproof.harness.explorers.roundtrip.parts import ANNOTATED_COLUMNS
 
 
 def test_each_annotation_is_taken_where_it_is_legal_and_rejected_elsewhere() -> None:
@@ -32,7 +31,7 @@ def test_each_annotation_is_taken_where_it_is_legal_and_rejected_elsewhere() -> 
     ],
 )
 def test_a_migration_with_other_rules_is_found_and_replays(place: str, broken: object, words: str) -> None:
-    findings = first_that_replays(ANNOTATED_COLUMNS, replaced(f"tornproof.impl.migrate.{place}", broken))
+    findings = first_that_replays("annotated", replaced(f"tornproof.impl.migrate.{place}", broken))
     assert findings and all(words in each.sentence for each in findings)
 
 

@@ -10,7 +10,6 @@ from tornproof.harness.explorers.roundtrip.parquet.array_bytes import (
     array_bytes,
     stored_of,
 )
-from tornproof.harness.explorers.roundtrip.parts import ARRAY_BYTES
 
 
 def test_arrays_are_stored_and_read_as_what_they_are() -> None:
@@ -31,4 +30,4 @@ def test_the_bytes_are_those_of_the_documentation() -> None:
     ],
 )
 def test_other_arrays_are_noticed_and_their_findings_replay(location: str, broken: object) -> None:
-    first_that_replays(ARRAY_BYTES, replaced(f"tornproof.impl.types.raw_arrays:{location}", broken))
+    first_that_replays("arrays", replaced(f"tornproof.impl.types.raw_arrays:{location}", broken))

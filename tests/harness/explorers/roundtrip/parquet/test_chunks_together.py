@@ -15,7 +15,6 @@ from tornproof.harness.explorers.roundtrip.parquet.chunks_together import (
     COUNTS,
     chunks_together,
 )
-from tornproof.harness.explorers.roundtrip.parts import CHUNKS_TOGETHER
 from tornproof.impl.chunk.together import MANY_COUNT
 
 MODULE = "tornproof.impl.chunk.together"
@@ -43,4 +42,4 @@ def without_a_row(validated: Callable[..., pa.Array]) -> Callable[..., pa.Array]
     ("function", "broken"), [("_decode", last_first), ("are_exact", always_exact), ("validated", without_a_row)]
 )
 def test_others_in_the_place_of_chunks_are_findings_that_replay(function: str, broken: Callable[..., Any]) -> None:
-    first_that_replays(CHUNKS_TOGETHER, wrapped(f"{MODULE}:{function}", broken))
+    first_that_replays("together", wrapped(f"{MODULE}:{function}", broken))

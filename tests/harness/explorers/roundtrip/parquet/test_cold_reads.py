@@ -12,7 +12,6 @@ from tornproof.harness.explorers.roundtrip.parquet.cold_reads import (
     DEEPER,
     _file,
 )
-from tornproof.harness.explorers.roundtrip.parts import COLD_READS
 from tornproof.impl.read.row_group import BATCH_FLOOR_BYTES
 
 
@@ -37,4 +36,4 @@ def test_lists_have_levels_for_a_null_of_each_list_or_of_the_outer_one_alone(
     ],
 )
 def test_other_reads_are_noticed_and_their_findings_replay(location: str, broken: object) -> None:
-    first_that_replays(COLD_READS, replaced(f"tornproof.impl.read.cold_read:{location}", broken))
+    first_that_replays("cold", replaced(f"tornproof.impl.read.cold_read:{location}", broken))

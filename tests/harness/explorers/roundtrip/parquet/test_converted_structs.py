@@ -12,7 +12,7 @@ from tornproof.harness.explorers.roundtrip.parquet.converted_structs import (
     KEPT,
     UNIONS,
 )
-from tornproof.harness.explorers.roundtrip.parts import CONVERTED_STRUCTS
+from tornproof.harness.explorers.roundtrip.parts import part_of
 from tornproof.impl.migrate import shapes
 from tornproof.impl.parquet import fields
 from tornproof.impl.parquet.records import UnionTable
@@ -34,10 +34,10 @@ def test_what_is_a_union_and_what_is_kept_is_said_here_too() -> None:
     ],
 )
 def test_another_converter_is_noticed_and_its_findings_replay(location: str, broken: object) -> None:
-    first_that_replays(CONVERTED_STRUCTS, replaced(f"tornproof.impl.migrate.{location}", broken))
+    first_that_replays("converted", replaced(f"tornproof.impl.migrate.{location}", broken))
 
 
 @pytest.mark.nightly
 def test_members_of_later_releases_are_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(converted_structs, "LATER", {})
-    assert len([*findings_of(CONVERTED_STRUCTS)]) >= 2
+    assert len([*findings_of(part_of("converted"))]) >= 2

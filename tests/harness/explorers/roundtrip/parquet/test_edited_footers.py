@@ -11,7 +11,6 @@ from replayed import first_findings, replayed
 
 from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.explorers.roundtrip.parquet.edited_footers import edited_footers, problem_of
-from tornproof.harness.explorers.roundtrip.parts import EDITED_FOOTERS
 from tornproof.impl.parquet.footer import FooterParts
 
 
@@ -40,7 +39,7 @@ def test_other_parts_are_findings_that_replay(
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(FooterParts, method, broken(getattr(FooterParts, method)))
-        findings = first_findings(EDITED_FOOTERS)
+        findings = first_findings("edited")
         assert replayed(findings) == {Verdict.INVALID}
     assert replayed(findings) == {Verdict.VALID}
 

@@ -10,7 +10,6 @@ from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.explorers.roundtrip.parquet import expansion
 from tornproof.harness.explorers.roundtrip.parquet.expansion import EXPANSION, failed_controls, repeated
-from tornproof.harness.explorers.roundtrip.parts import EXPANSION as PART
 from tornproof.impl.parquet.fields import PageEncoding
 
 
@@ -24,7 +23,7 @@ def test_most_are_far_smaller_than_what_they_decode_to() -> None:
 
 
 def test_a_reader_that_knows_one_number_of_dictionaries_only_is_noticed() -> None:
-    findings = all_that_replay(PART, replaced(f"{EXPANSION}:BY_DICTIONARY", {PageEncoding.RLE_DICTIONARY}))
+    findings = all_that_replay("repeated", replaced(f"{EXPANSION}:BY_DICTIONARY", {PageEncoding.RLE_DICTIONARY}))
     assert {each.evidence["repeated"] for each in findings} == {
         number
         for number, each in enumerate(repeated())
@@ -44,5 +43,5 @@ def test_a_judge_that_sees_no_excess_is_noticed(monkeypatch: pytest.MonkeyPatch)
 
 def test_what_is_rejected_and_not_too_large_is_noticed() -> None:
     with planted("given up dictionary is too large"):
-        assert replayed(findings := first_findings(PART)) == {Verdict.INVALID}
+        assert replayed(findings := first_findings("repeated")) == {Verdict.INVALID}
     assert replayed(findings) == {Verdict.VALID}

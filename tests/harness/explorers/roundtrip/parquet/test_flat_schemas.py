@@ -8,11 +8,11 @@ from replayed import first_that_replays
 
 from tornproof.harness.explorers.roundtrip.explorer import findings_of
 from tornproof.harness.explorers.roundtrip.parquet.flat_schemas import failed_controls, flat_schemas
-from tornproof.harness.explorers.roundtrip.parts import FLAT_SCHEMAS
+from tornproof.harness.explorers.roundtrip.parts import part_of
 
 
 def test_all_columns_are_as_pyarrow_says() -> None:
-    assert [*findings_of(FLAT_SCHEMAS)] == [] == [*failed_controls()]
+    assert [*findings_of(part_of("flat"))] == [] == [*failed_controls()]
     assert {each.is_nullable for each in flat_schemas()} == {True, False} and len(flat_schemas()) > 50
 
 
@@ -25,4 +25,4 @@ def test_all_columns_are_as_pyarrow_says() -> None:
     ],
 )
 def test_other_footers_are_noticed_and_their_findings_replay(fault: str) -> None:
-    first_that_replays(FLAT_SCHEMAS, planted(fault))
+    first_that_replays("flat", planted(fault))

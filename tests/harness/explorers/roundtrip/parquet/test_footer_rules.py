@@ -14,7 +14,6 @@ from tornproof.harness.explorers.roundtrip.parquet.footer_rules import (
     failed_controls,
     footer_rules,
 )
-from tornproof.harness.explorers.roundtrip.parts import FOOTER_RULES
 
 
 def test_each_number_is_stated_or_rejected() -> None:
@@ -35,7 +34,7 @@ def test_each_number_is_stated_or_rejected() -> None:
 def test_a_migration_that_takes_other_numbers_is_found_and_replays(
     place: str, broken: Callable[..., object] | int, words: str
 ) -> None:
-    findings = first_that_replays(FOOTER_RULES, replaced(f"tornproof.impl.migrate.{place}", broken))
+    findings = first_that_replays("footer", replaced(f"tornproof.impl.migrate.{place}", broken))
     assert any(words in each.sentence for each in findings), [each.sentence for each in findings]
 
 

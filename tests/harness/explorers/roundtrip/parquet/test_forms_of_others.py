@@ -12,7 +12,6 @@ from tornproof.harness.explorers.model_based.other_footers import FOOTERS
 from tornproof.harness.explorers.roundtrip.forms import few_numbers
 from tornproof.harness.explorers.roundtrip.parquet import forms_of_others as module
 from tornproof.harness.explorers.roundtrip.parquet.forms_of_others import failed_controls, forms_of_others
-from tornproof.harness.explorers.roundtrip.parts import FORMS_OF_OTHERS
 
 
 def test_all_footers_are_others_and_are_changed_into_all_of_some_forms() -> None:
@@ -32,7 +31,7 @@ def unseen(_: Any) -> Any:
     "location", ["tornproof.impl.extension.chunks:unpadded", "tornproof.impl.migrate.chunk_form:without_padding"]
 )
 def test_a_change_that_sees_no_padded_number_is_found_and_replays(location: str) -> None:
-    findings = first_that_replays(FORMS_OF_OTHERS, wrapped(location, unseen))
+    findings = first_that_replays("others", wrapped(location, unseen))
     assert "wide numbers" in findings[0].sentence
 
 

@@ -13,7 +13,6 @@ from tornproof.harness.explorers.roundtrip.parquet.judged_statistics import (
     judged_statistics,
     types,
 )
-from tornproof.harness.explorers.roundtrip.parts import JUDGED_STATISTICS
 from tornproof.impl.chunk import statistics
 
 
@@ -41,4 +40,4 @@ def test_the_types_are_in_order_and_beginnings_are_those_of_texts() -> None:
     ],
 )
 def test_other_judges_are_noticed_and_their_findings_replay(location: str, broken: object) -> None:
-    first_that_replays(JUDGED_STATISTICS, replaced(f"tornproof.impl.chunk.statistics:{location}", broken))
+    first_that_replays("judged", replaced(f"tornproof.impl.chunk.statistics:{location}", broken))

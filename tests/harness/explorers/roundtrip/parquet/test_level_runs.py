@@ -11,7 +11,6 @@ from replayed import first_that_replays
 from tornproof.harness.common.patch import wrapped
 from tornproof.harness.explorers.roundtrip.parquet import level_runs
 from tornproof.harness.explorers.roundtrip.parquet.level_runs import Run, failed_controls
-from tornproof.harness.explorers.roundtrip.parts import LEVEL_RUNS
 
 RUNS = "tornproof.impl.chunk.duplicate_pages:_runs"
 
@@ -43,7 +42,7 @@ def with_long_runs(runs_of: Any) -> Any:
     ],
 )
 def test_a_reader_of_other_runs_is_found_and_replays(wrap: Any, words: str) -> None:
-    findings = first_that_replays(LEVEL_RUNS, wrapped(RUNS, wrap))
+    findings = first_that_replays("levels", wrapped(RUNS, wrap))
     assert any(words in each.sentence for each in findings)
 
 

@@ -10,7 +10,6 @@ from replayed import first_findings, replayed
 
 from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.explorers.roundtrip.parquet.migrated_filters import migrated_filters
-from tornproof.harness.explorers.roundtrip.parts import MIGRATED_FILTERS
 from tornproof.impl.migrate import blooms
 from tornproof.impl.migrate.blooms import BloomFilters
 
@@ -40,6 +39,6 @@ def test_other_filters_are_findings_that_replay(
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(BloomFilters, method, broken(getattr(BloomFilters, method)))
-        findings = first_findings(MIGRATED_FILTERS)
+        findings = first_findings("filter")
         assert replayed(findings) == {Verdict.INVALID}
     assert replayed(findings) == {Verdict.VALID}

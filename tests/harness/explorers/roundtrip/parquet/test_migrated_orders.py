@@ -10,7 +10,6 @@ from replayed import all_that_replay
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.explorers.roundtrip.parquet import migrated_orders as module
 from tornproof.harness.explorers.roundtrip.parquet.migrated_orders import failed_controls, sorted_files
-from tornproof.harness.explorers.roundtrip.parts import MIGRATED_ORDERS
 
 
 def test_each_order_is_stated_and_those_that_disagree_are_rejected() -> None:
@@ -29,7 +28,7 @@ def test_each_order_is_stated_and_those_that_disagree_are_rejected() -> None:
 def test_a_migration_that_states_another_order_is_found_and_replays(
     place: str, broken: Callable[..., object], words: str
 ) -> None:
-    findings = all_that_replay(MIGRATED_ORDERS, replaced(f"tornproof.impl.migrate.header:{place}", broken))
+    findings = all_that_replay("sorted", replaced(f"tornproof.impl.migrate.header:{place}", broken))
     assert any(words in each.sentence for each in findings), findings
 
 

@@ -18,7 +18,7 @@ from tornproof.harness.explorers.roundtrip.parquet.packed_vectors import (
     packed,
     pages,
 )
-from tornproof.harness.explorers.roundtrip.parts import PACKED_VECTORS
+from tornproof.harness.explorers.roundtrip.parts import part_of
 from tornproof.impl.extension import vectors
 from tornproof.impl.extension.bit_packing import unpack
 from tornproof.impl.extension.vectors import Vectors, encode_vectors
@@ -45,7 +45,7 @@ def divided(integers: Any, scale: Any, precision: Any) -> Any:
     ],
 )
 def test_a_reader_of_something_else_is_noticed_and_its_findings_replay(location: str, broken: object) -> None:
-    first_that_replays(PACKED_VECTORS, replaced(location, broken))
+    first_that_replays("packed", replaced(location, broken))
 
 
 @pytest.mark.nightly
@@ -54,7 +54,7 @@ def test_a_writer_that_loses_bits_is_noticed_and_its_findings_replay(of: str) ->
     def narrowed(vectors: Vectors) -> bytes:
         return encode_vectors(structs.replace(vectors, numbers=vectors.numbers >> np.uint64(1) << np.uint64(1)))
 
-    findings = first_that_replays(PACKED_VECTORS, replaced(f"tornproof.impl.extension.{of}:encode_vectors", narrowed))
+    findings = first_that_replays("packed", replaced(f"tornproof.impl.extension.{of}:encode_vectors", narrowed))
     assert all(each.sentence.startswith("A page with what we pack of values") for each in findings)
 
 
@@ -70,15 +70,15 @@ def test_what_we_pack_of_integers_does_not_stand_in_for_floats_nor_they_for_inte
 @pytest.mark.nightly
 def test_a_reader_that_decodes_only_the_first_block_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packed_vectors, "SMALL_BLOCK_VALUES", 1 << 17)
-    assert [*findings_of(PACKED_VECTORS)] == []
+    assert [*findings_of(part_of("packed"))] == []
     monkeypatch.undo()
     first = vectors.decode_vectors
     with replaced("tornproof.impl.extension.pfor:decode_vectors", lambda *a, **k: iter([next(first(*a, **k))])):
-        assert len([*findings_of(PACKED_VECTORS)]) > len(pages()) // 4
+        assert len([*findings_of(part_of("packed"))]) > len(pages()) // 4
 
 
 @pytest.mark.nightly
 def test_a_reader_that_believes_widths_and_counts_is_noticed() -> None:
     with replaced("tornproof.impl.extension.vectors:LOG_VECTOR_SIZES", range(17)):
-        findings = [*findings_of(PACKED_VECTORS)]
+        findings = [*findings_of(part_of("packed"))]
         assert any("2^2 values a vector" in each.sentence for each in findings)

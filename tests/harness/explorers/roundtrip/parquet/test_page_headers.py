@@ -12,7 +12,6 @@ from replayed import all_that_replay
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.explorers.roundtrip.parquet import page_headers
 from tornproof.harness.explorers.roundtrip.parquet.page_headers import PLACES, page_chunks, problem_of
-from tornproof.harness.explorers.roundtrip.parts import PAGE_HEADERS
 from tornproof.impl.parquet import pages, single_pages
 from tornproof.impl.parquet.single_pages import SinglePages
 
@@ -53,5 +52,5 @@ def test_a_page_that_is_taken_for_ordinary_in_one_place_among_others_is_noticed(
     ),
 )
 def test_other_rules_are_noticed_and_their_findings_replay(location: str, broken: object, kind: str) -> None:
-    findings = all_that_replay(PAGE_HEADERS, replaced(f"tornproof.impl.parquet.{location}", broken))
+    findings = all_that_replay("header", replaced(f"tornproof.impl.parquet.{location}", broken))
     assert any(kind in each.sentence for each in findings)

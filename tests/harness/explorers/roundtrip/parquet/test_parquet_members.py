@@ -11,7 +11,7 @@ from tornproof.harness.explorers.roundtrip.explorer import findings_of, replay_r
 from tornproof.harness.explorers.roundtrip.parquet.parquet_members import (
     declared,
 )
-from tornproof.harness.explorers.roundtrip.parts import PARQUET_MEMBERS
+from tornproof.harness.explorers.roundtrip.parts import part_of
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.parquet import fields
 from tornproof.impl.parquet.records import Member, Table
@@ -47,7 +47,7 @@ def others(table: Table, **changes: object) -> Table:
 )
 def test_another_declaration_is_noticed_and_its_finding_replays(table: str, changes: dict[str, object]) -> None:
     with replaced(f"tornproof.impl.parquet.fields:{table}", others(getattr(fields, table), **changes)):
-        (finding,) = findings_of(PARQUET_MEMBERS)
+        (finding,) = findings_of(part_of("member"))
         assert replay_roundtrip(finding, DiskImage.of_files({}), "/table") is Verdict.INVALID
-        assert finding.sentence.startswith(f"A struct with {table}" if PARQUET_MEMBERS.subject else table)
+        assert finding.sentence.startswith(f"A struct with {table}" if part_of("member").subject else table)
     assert replay_roundtrip(finding, DiskImage.of_files({}), "/table") is Verdict.VALID

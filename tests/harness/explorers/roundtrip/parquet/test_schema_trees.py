@@ -10,7 +10,6 @@ from replayed import first_that_replays
 from tornproof.harness.common.patch import wrapped
 from tornproof.harness.explorers.roundtrip.parquet import schema_trees as module
 from tornproof.harness.explorers.roundtrip.parquet.schema_trees import Element, failed_controls, schema_trees
-from tornproof.harness.explorers.roundtrip.parts import SCHEMA_TREES
 
 ROOT, LEAF = Element(1, None, None), Element(None, 0, 1)
 LISTED, REPEATED = Element(1, 1, None, 3), Element(1, 2, None)
@@ -48,7 +47,7 @@ def uncounted(read: Any) -> Any:
 
 
 def test_a_migration_that_forgets_leaves_is_found_and_replays() -> None:
-    findings = first_that_replays(SCHEMA_TREES, wrapped("tornproof.impl.migrate.schema:read_leaves", uncounted))
+    findings = first_that_replays("tree", wrapped("tornproof.impl.migrate.schema:read_leaves", uncounted))
     assert "a schema that is migrated" in findings[0].sentence
 
 

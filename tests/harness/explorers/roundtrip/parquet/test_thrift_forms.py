@@ -12,7 +12,6 @@ from tornproof.harness.explorers.roundtrip.parquet.thrift_forms import (
     thrift_forms,
     varint,
 )
-from tornproof.harness.explorers.roundtrip.parts import THRIFT_FORMS
 from tornproof.impl.parquet import thrift
 
 
@@ -38,4 +37,4 @@ def test_numbers_are_spelled_as_the_protocol_says() -> None:
     ],
 )
 def test_another_protocol_is_noticed_and_its_findings_replay(location: str, broken: object) -> None:
-    first_that_replays(THRIFT_FORMS, replaced(f"tornproof.impl.parquet.thrift:{location}", broken))
+    first_that_replays("wire", replaced(f"tornproof.impl.parquet.thrift:{location}", broken))

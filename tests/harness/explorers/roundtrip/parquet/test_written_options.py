@@ -22,7 +22,7 @@ from tornproof.harness.explorers.roundtrip.parquet.written_options import (
     problem_of,
     wrong,
 )
-from tornproof.harness.explorers.roundtrip.parts import WRITTEN_OPTIONS, WRONG_OPTIONS
+from tornproof.harness.explorers.roundtrip.parts import part_of
 from tornproof.impl.parquet.encode_options import ColumnOptions, EncodeOptions, Encoding
 from tornproof.impl.parquet.fields import Codec
 
@@ -94,7 +94,7 @@ def test_a_writer_that_forgets_an_option_is_found_and_replays(
 ) -> None:
     every = EncodeOptions.of_pyarrow
     monkeypatch.setattr(EncodeOptions, "of_pyarrow", lambda *own: {**every(*own), setting: value})
-    findings = [*findings_of(WRITTEN_OPTIONS)]
+    findings = [*findings_of(part_of("asked"))]
     assert {asked()[each.evidence["asked"]].name for each in findings} == names
     assert replayed(findings) == {Verdict.INVALID}
     monkeypatch.undo()
@@ -104,7 +104,7 @@ def test_a_writer_that_forgets_an_option_is_found_and_replays(
 @pytest.mark.nightly
 def test_a_writer_that_takes_no_options_is_found() -> None:
     with wrapped("tornproof.impl.write.partition_change:encode_options", lambda _: lambda *_: None):
-        found = {asked()[each.evidence["asked"]].name for each in findings_of(WRITTEN_OPTIONS)}
+        found = {asked()[each.evidence["asked"]].name for each in findings_of(part_of("asked"))}
     default = EncodeOptions()
     assert found == {each.name for each in asked() if each.settings.get("encoding", default) != default} - {
         "the codec LZ4",
@@ -119,7 +119,7 @@ def test_a_column_with_the_level_of_another_codec_is_found(monkeypatch: pytest.M
         return asked.codec or own.codec, own.level if asked.level is None else asked.level
 
     monkeypatch.setattr(EncodeOptions, "codec_of", level_of_all)
-    found = [each.sentence for each in findings_of(WRITTEN_OPTIONS)]
+    found = [each.sentence for each in findings_of(part_of("asked"))]
     assert any("the codec GZIP at level 6, and others of single columns" in each for each in found)
 
 
@@ -132,7 +132,7 @@ def test_a_look_at_nothing_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_options_that_no_file_can_have_are_refused_and_a_writer_that_takes_them_is_found(place: str) -> None:
     assert [(each.name, problem) for each in wrong() if (problem := problem_of(each))] == []
     findings = all_that_replay(
-        WRONG_OPTIONS, wrapped(f"tornproof.impl.write.{place}:check_options", lambda _: lambda *_: None)
+        "wrong", wrapped(f"tornproof.impl.write.{place}:check_options", lambda _: lambda *_: None)
     )
     assert {wrong()[each.evidence["wrong"]].name for each in findings} >= {
         "no bounds of the timestamp",

@@ -17,7 +17,6 @@ from tornproof.harness.explorers.roundtrip.parquet.written_partitions import (
     _differences_of_sizes,
     written_partitions,
 )
-from tornproof.harness.explorers.roundtrip.parts import WRITTEN_PARTITIONS
 
 
 def test_partitions_have_what_was_asked_for() -> None:
@@ -46,7 +45,7 @@ def without_first(make: Callable[..., Any]) -> Callable[..., Any]:
 def test_what_is_left_out_is_a_finding_that_replays(
     location: str, broken: Callable[[Callable[..., Any]], Callable[..., Any]], words: str
 ) -> None:
-    findings = all_that_replay(WRITTEN_PARTITIONS, wrapped(location, broken))
+    findings = all_that_replay("written", wrapped(location, broken))
     assert findings and all(words in each.sentence for each in findings)
 
 

@@ -18,7 +18,7 @@ from replayed import all_that_replay
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.explorers.roundtrip.explorer import findings_of
 from tornproof.harness.explorers.roundtrip.forms import opened
-from tornproof.harness.explorers.roundtrip.parts import WORKED_OUT
+from tornproof.harness.explorers.roundtrip.parts import part_of
 from tornproof.harness.explorers.roundtrip.worked_out.operators import verifications
 from tornproof.harness.explorers.roundtrip.worked_out.operators.verifications import lists_of_others
 from tornproof.harness.explorers.roundtrip.worked_out.parquet import page_indexes
@@ -162,7 +162,7 @@ def kinds_of(findings: list[Any]) -> set[str]:
     ],
 )
 def test_a_mistake_is_one_finding_of_a_kind_which_replays(location: str, broken: Any, kinds: set[str]) -> None:
-    findings = all_that_replay(WORKED_OUT, replaced(location, broken))
+    findings = all_that_replay("worked_out", replaced(location, broken))
     assert kinds_of(findings) == kinds and len(findings) == len(kinds)
 
 
@@ -189,4 +189,4 @@ def test_a_commit_that_leaves_first_rows_or_loses_other_entries_is_found(
 @pytest.mark.nightly
 def test_a_week_that_gets_the_year_of_its_monday_is_found() -> None:
     with planted("week gets the year of its monday"):
-        assert kinds_of([*findings_of(WORKED_OUT)]) == {"directories"}
+        assert kinds_of([*findings_of(part_of("worked_out"))]) == {"directories"}

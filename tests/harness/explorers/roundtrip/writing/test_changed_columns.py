@@ -5,7 +5,7 @@ from replayed import replayed
 
 from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.explorers.roundtrip.explorer import findings_of
-from tornproof.harness.explorers.roundtrip.parts import CHANGED_COLUMNS
+from tornproof.harness.explorers.roundtrip.parts import part_of
 from tornproof.harness.explorers.roundtrip.writing.changed_columns import changed_columns, failed_controls, problem_of
 from tornproof.impl.write import partition_change
 
@@ -22,7 +22,7 @@ def test_a_writer_that_can_give_a_filter_to_no_column_is_found_and_replays(monke
         raise KeyError("a column")
 
     monkeypatch.setattr(partition_change, "has_hashes", fail)
-    findings = [*findings_of(CHANGED_COLUMNS)]
+    findings = [*findings_of(part_of("altered"))]
     assert "KeyError" in str(findings) and replayed(findings) == {Verdict.INVALID}
     monkeypatch.undo()
     assert replayed(findings) == {Verdict.VALID}

@@ -8,7 +8,6 @@ import pytest
 from replayed import first_that_replays
 
 from tornproof.harness.common.patch import wrapped
-from tornproof.harness.explorers.roundtrip.parts import DAMAGED_COMMITS
 from tornproof.harness.explorers.roundtrip.writing import damaged_commits as module
 from tornproof.harness.explorers.roundtrip.writing.damaged_commits import FIRST, PATH, damaged_commits, failed_controls
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -27,7 +26,7 @@ def unlooked(_: Any) -> Any:
 
 
 def test_a_writer_that_continues_any_metadata_is_found_and_replays() -> None:
-    first_that_replays(DAMAGED_COMMITS, wrapped("tornproof.impl.pm.chain:check_checksum", unlooked))
+    first_that_replays("damaged", wrapped("tornproof.impl.pm.chain:check_checksum", unlooked))
 
 
 def test_a_blind_look_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from replayed import replayed
 
 from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.explorers.roundtrip.explorer import findings_of
-from tornproof.harness.explorers.roundtrip.parts import GROWN_FORMS
+from tornproof.harness.explorers.roundtrip.parts import part_of
 from tornproof.harness.explorers.roundtrip.writing.grown_forms import failed_controls, grown_forms, problem_of
 from tornproof.impl.extension.point import HeaderForm
 from tornproof.impl.parquet.thrift import Struct
@@ -24,9 +24,9 @@ def test_an_extension_that_stays_because_of_its_id_is_found_and_replays(monkeypa
         kept = tuple(field for field in struct.fields if field.id != HeaderForm.PLAIN.value)
         return Struct(kept, struct.offset_bytes)
 
-    assert [*findings_of(GROWN_FORMS)] == []
+    assert [*findings_of(part_of("grown"))] == []
     monkeypatch.setattr(partition_writer, "without_extension", without_plain)
-    findings = [*findings_of(GROWN_FORMS)]
+    findings = [*findings_of(part_of("grown"))]
     assert "2 extensions" in str(findings) and replayed(findings) == {Verdict.INVALID}
     monkeypatch.undo()
     assert replayed(findings) == {Verdict.VALID}

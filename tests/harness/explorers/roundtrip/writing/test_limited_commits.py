@@ -6,7 +6,6 @@ import pytest
 from replayed import first_that_replays
 
 from tornproof.harness.common.patch import replaced
-from tornproof.harness.explorers.roundtrip.parts import LIMITED_COMMITS
 from tornproof.harness.explorers.roundtrip.writing import limited_commits as module
 from tornproof.harness.explorers.roundtrip.writing.limited_commits import LIMITS, failed_controls, limited_commits
 
@@ -32,7 +31,7 @@ def test_the_least_limits_refuse_something_and_the_largest_nothing() -> None:
 
 
 def test_a_writer_without_a_limit_of_symbols_is_found_and_replays() -> None:
-    first_that_replays(LIMITED_COMMITS, replaced("tornproof.impl.write.new_symbols:_check_limits", lambda *_: None))
+    first_that_replays("limited", replaced("tornproof.impl.write.new_symbols:_check_limits", lambda *_: None))
 
 
 def test_a_blind_look_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,6 @@ import pytest
 from replayed import first_that_replays
 
 from tornproof.harness.common.patch import wrapped
-from tornproof.harness.explorers.roundtrip.parts import LOST_ORPHANS
 from tornproof.harness.explorers.roundtrip.writing import lost_orphans as module
 from tornproof.harness.explorers.roundtrip.writing.kills import rows_in
 from tornproof.harness.explorers.roundtrip.writing.lost_orphans import FIRST, PATH, failed_controls, lost_orphans
@@ -37,7 +36,7 @@ def stored_again(restate: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
 
 
 def test_a_recovery_that_states_something_else_is_found_and_replays() -> None:
-    findings = first_that_replays(LOST_ORPHANS, wrapped("tornproof.impl.write.recovery:_restate", stored_again))
+    findings = first_that_replays("orphan", wrapped("tornproof.impl.write.recovery:_restate", stored_again))
     assert "if the power fails after call" in findings[0].sentence
 
 

@@ -8,7 +8,6 @@ import pytest
 from replayed import first_that_replays
 
 from tornproof.harness.common.patch import wrapped
-from tornproof.harness.explorers.roundtrip.parts import OFFLINE_RECOVERIES
 from tornproof.harness.explorers.roundtrip.writing import offline_recoveries as module
 from tornproof.harness.explorers.roundtrip.writing.offline_recoveries import (
     LEFT,
@@ -32,12 +31,12 @@ def keeping(_: Any) -> Any:
 
 
 def test_a_recovery_that_keeps_dead_bytes_is_found_and_replays() -> None:
-    findings = first_that_replays(OFFLINE_RECOVERIES, wrapped("tornproof.impl.repair.plan:_is_all_reached", keeping))
+    findings = first_that_replays("offline", wrapped("tornproof.impl.repair.plan:_is_all_reached", keeping))
     assert "another one is" in findings[0].sentence
 
 
 def test_a_search_that_ends_at_what_nobody_can_read_is_found() -> None:
-    first_that_replays(OFFLINE_RECOVERIES, wrapped("tornproof.impl.repair.plan:decode_metadata", ending_at_the_unknown))
+    first_that_replays("offline", wrapped("tornproof.impl.repair.plan:decode_metadata", ending_at_the_unknown))
 
 
 def ending_at_the_unknown(decode: Any) -> Any:

@@ -8,7 +8,6 @@ import pytest
 from replayed import first_that_replays
 
 from tornproof.harness.common.patch import wrapped
-from tornproof.harness.explorers.roundtrip.parts import PROMISED_TEXTS
 from tornproof.harness.explorers.roundtrip.writing import promised_texts as module
 from tornproof.harness.explorers.roundtrip.writing.promised_texts import PATH, failed_controls, promised_texts
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -29,9 +28,7 @@ def test_a_writer_that_does_not_look_at_texts_is_found_and_replays() -> None:
     def careless(_: Any) -> Any:
         return module._Careless
 
-    findings = first_that_replays(
-        PROMISED_TEXTS, wrapped("tornproof.impl.write.partition_change:PartitionChanger", careless)
-    )
+    findings = first_that_replays("ascii", wrapped("tornproof.impl.write.partition_change:PartitionChanger", careless))
     assert "says that all texts are ASCII" in findings[0].sentence
 
 

@@ -8,7 +8,6 @@ import pytest
 from replayed import first_that_replays
 
 from tornproof.harness.common.patch import wrapped
-from tornproof.harness.explorers.roundtrip.parts import READABLE_COMMITS
 from tornproof.harness.explorers.roundtrip.writing import readable_commits as module
 from tornproof.harness.explorers.roundtrip.writing.readable_commits import failed_controls, readable_commits
 
@@ -23,7 +22,7 @@ def unlimited(_: Any) -> Any:
 
 def test_a_writer_that_does_not_think_of_readers_is_found_and_replays() -> None:
     findings = first_that_replays(
-        READABLE_COMMITS, wrapped("tornproof.impl.write.readable_row_groups:_is_readable", unlimited)
+        "readable", wrapped("tornproof.impl.write.readable_row_groups:_is_readable", unlimited)
     )
     assert "where readers take" in findings[0].sentence
 

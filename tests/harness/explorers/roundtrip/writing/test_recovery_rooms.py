@@ -7,7 +7,6 @@ from planted_faults import planted
 from replayed import all_that_replay
 
 from tornproof.harness.common.patch import wrapped
-from tornproof.harness.explorers.roundtrip.parts import RECOVERY_ROOMS
 from tornproof.harness.explorers.roundtrip.writing import recovery_rooms as module
 from tornproof.harness.explorers.roundtrip.writing.recovery_rooms import (
     BYTES,
@@ -43,4 +42,4 @@ def test_a_writer_that_is_too_careful_has_no_problem_and_one_that_spares_its_rec
 @pytest.mark.nightly
 @pytest.mark.parametrize("fault", ["no room for the footer of a recovery", "room for the first of two footers"])
 def test_a_commit_that_leaves_no_room_is_found_and_replays(fault: str) -> None:
-    all_that_replay(RECOVERY_ROOMS, planted(fault))
+    all_that_replay("rooms", planted(fault))

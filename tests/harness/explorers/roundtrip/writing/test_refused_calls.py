@@ -8,7 +8,6 @@ import pytest
 from replayed import first_that_replays
 
 from tornproof.harness.common.patch import wrapped
-from tornproof.harness.explorers.roundtrip.parts import REFUSED_CALLS
 from tornproof.harness.explorers.roundtrip.writing import refused_calls as module
 from tornproof.harness.explorers.roundtrip.writing.refused_calls import failed_controls, refused_calls
 from tornproof.impl.errors import TornproofError
@@ -25,7 +24,7 @@ def test_one_who_creates_any_table_is_found_and_replays() -> None:
     def no_check(_: Any) -> Any:
         return lambda *_, **__: None
 
-    findings = first_that_replays(REFUSED_CALLS, wrapped("tornproof.impl.table.create:_check_columns", no_check))
+    findings = first_that_replays("refused", wrapped("tornproof.impl.table.create:_check_columns", no_check))
     assert "created instead of TableRejectedError" in findings[0].sentence
 
 

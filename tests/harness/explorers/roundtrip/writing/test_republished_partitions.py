@@ -9,7 +9,6 @@ import pytest
 from replayed import all_that_replay
 
 from tornproof.harness.common.patch import replaced
-from tornproof.harness.explorers.roundtrip.parts import REPUBLISHED_PARTITIONS
 from tornproof.harness.explorers.roundtrip.writing import republished_partitions
 from tornproof.harness.explorers.roundtrip.writing.republished_partitions import failed_controls, volumes
 from tornproof.impl.errors import StorageError
@@ -28,7 +27,7 @@ def up_to_the_first_error(storage: Any, table: Any, transaction: Any) -> None:
 
 def test_a_recovery_that_ends_with_the_first_error_is_found_and_replays() -> None:
     findings = all_that_replay(
-        REPUBLISHED_PARTITIONS, replaced("tornproof.impl.write.recovery:_republish_partitions", up_to_the_first_error)
+        "volumes", replaced("tornproof.impl.write.recovery:_republish_partitions", up_to_the_first_error)
     )
     assert any("partition 2 is not restated" in each.sentence for each in findings)
 

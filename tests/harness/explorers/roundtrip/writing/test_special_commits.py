@@ -12,7 +12,6 @@ from depth import nightly
 from replayed import kinds_that_replay
 
 from tornproof.harness.common.patch import original_of, replaced, wrapped
-from tornproof.harness.explorers.roundtrip.parts import SPECIAL_COMMITS
 from tornproof.harness.explorers.roundtrip.worked_out.question import problem_of
 from tornproof.harness.explorers.roundtrip.writing import special_commits as module
 from tornproof.harness.explorers.roundtrip.writing.special_commits import CHANGE, failed_controls, special_commits
@@ -42,7 +41,7 @@ def as_doubles(comparable: Callable[[pa.ChunkedArray], pa.Array]) -> Callable[[p
 def test_what_a_writer_does_otherwise_is_found_and_replays(
     location: str, wrap: Callable[[Any], Any], kinds: set[str]
 ) -> None:
-    assert kinds_that_replay(SPECIAL_COMMITS, wrapped(location, wrap)) == kinds
+    assert kinds_that_replay("special", wrapped(location, wrap)) == kinds
 
 
 def test_a_blind_look_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

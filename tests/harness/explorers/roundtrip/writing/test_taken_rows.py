@@ -8,7 +8,6 @@ import pytest
 from replayed import all_that_replay
 
 from tornproof.harness.common.patch import wrapped
-from tornproof.harness.explorers.roundtrip.parts import TAKEN_ROWS
 from tornproof.harness.explorers.roundtrip.writing import taken_rows
 from tornproof.harness.explorers.roundtrip.writing.taken_rows import failed_controls, offered_rows
 
@@ -25,7 +24,7 @@ def test_rows_are_taken_by_names_and_times() -> None:
     ],
 )
 def test_a_writer_that_mixes_rows_up_is_found_and_replays(place: str, wrap: Any) -> None:
-    all_that_replay(TAKEN_ROWS, wrapped(f"tornproof.impl.write.{place}", wrap))
+    all_that_replay("rows", wrapped(f"tornproof.impl.write.{place}", wrap))
 
 
 def test_a_look_at_nothing_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,6 @@ import pytest
 from replayed import all_that_replay
 
 from tornproof.harness.common.patch import replaced
-from tornproof.harness.explorers.roundtrip.parts import TAKEN_VALUES
 from tornproof.harness.explorers.roundtrip.writing import taken_values
 from tornproof.harness.explorers.roundtrip.writing.offered_values import offered_columns
 from tornproof.harness.explorers.roundtrip.writing.taken_values import failed_controls
@@ -29,7 +28,7 @@ def test_columns_of_every_type_take_what_they_hold() -> None:
     ],
 )
 def test_a_writer_that_takes_more_or_less_is_found_and_replays(place: str, substitute: Any, words: str) -> None:
-    findings = all_that_replay(TAKEN_VALUES, replaced(f"tornproof.impl.write.{place}", substitute))
+    findings = all_that_replay("taken", replaced(f"tornproof.impl.write.{place}", substitute))
     assert any(words in each.sentence for each in findings)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import pyarrow as pa
 from msgspec.structs import replace
 
 from tornproof.harness.common.copies import open_writer_of_copy
@@ -14,6 +15,7 @@ from tornproof.impl.table.create import NewColumn, create_table
 from tornproof.impl.table.metadata_file import PartitionBy, TableColumn, encode_metadata_file
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.types.names import type_code
+from tornproof.impl.write.adoption import PreparedPartition
 from tornproof.impl.write.writer_options import WriterOptions
 
 DEFAULT = WriterOptions()
@@ -43,6 +45,20 @@ def new_table_of_rows(
     table = new_table(storage, path, types, partition_by=partition_by)
     with open_writer_of_copy(storage, path, options=options) as writer:
         writer.write(rows_for(table, times, seed=seed))
+        writer.commit()
+
+
+def commit_rows(storage: Storage, path: str, rows: pa.Table, *, options: WriterOptions = DEFAULT) -> None:
+    """Commit rows in the types of the table's columns."""
+    with open_writer_of_copy(storage, path, options=options) as writer:
+        writer.write(rows.cast(writer.schema))
+        writer.commit()
+
+
+def commit_prepared(storage: Storage, path: str, prepared: PreparedPartition) -> None:
+    """Commit a partition that was prepared elsewhere."""
+    with open_writer_of_copy(storage, path) as writer:
+        writer.adopt(prepared)
         writer.commit()
 
 

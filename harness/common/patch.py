@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from types import ModuleType
@@ -81,6 +81,15 @@ def _module_and_name(location: str) -> tuple[ModuleType, str]:
     return importlib.import_module(module_name), name
 
 
+@contextmanager
+def all_replaced(substitutes: Mapping[str, Any]) -> Iterator[None]:
+    """Replace what is at each `package.module:name` while the block runs."""
+    with ExitStack() as stack:
+        for location, substitute in substitutes.items():
+            stack.enter_context(replaced(location, substitute))
+        yield
+
+
 def wrapped(location: str, wrap: Callable[[Any], Any]) -> AbstractContextManager[None]:
     """Replace what is at `package.module:name` by `wrap` of it while the block runs."""
     return replaced(location, wrap(original_of(location)))
@@ -89,12 +98,11 @@ def wrapped(location: str, wrap: Callable[[Any], Any]) -> AbstractContextManager
 @contextmanager
 def blind_to_metadata() -> Iterator[None]:
     """A reader that checks neither the CRC of `_pm` nor whether the Thrift footer and the table agree with it."""
-    with ExitStack() as stack:
-        stack.enter_context(replaced("tornproof.impl.pm.chain:check_checksum", lambda *_, **__: None))
-        for comparison in (
-            "tornproof.impl.verify.verify:compare_footer",
-            "tornproof.impl.verify.verify:check_against_table",
-            "tornproof.impl.read.reader:check_against_table",
-        ):
-            stack.enter_context(replaced(comparison, lambda *_, **__: iter(())))
+    comparisons = (
+        "tornproof.impl.verify.verify:compare_footer",
+        "tornproof.impl.verify.verify:check_against_table",
+        "tornproof.impl.read.reader:check_against_table",
+    )
+    unchecked = {"tornproof.impl.pm.chain:check_checksum": lambda *_, **__: None}
+    with all_replaced({**unchecked, **dict.fromkeys(comparisons, lambda *_, **__: iter(()))}):
         yield

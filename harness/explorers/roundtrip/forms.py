@@ -47,11 +47,7 @@ FILES_MAX, CHANGED_BYTES_MAX, COLUMN_COUNT_MAX = 3, 1 << 18, 60
 """Of the table's files: each is changed often."""
 CHUNKS_COMPARED_MAX = 40
 """Of one file: from a Thrift footer each takes as long as all of it."""
-SOURCES = {
-    ChunkForm.OLD: ChunkSource.OLD,
-    ChunkForm.ALP: ChunkSource.DUPLICATE,
-    ChunkForm.ALP_ALONE: ChunkSource.ALONE,
-}
+SOURCES = {ChunkForm.OLD: ChunkSource.OLD, ChunkForm.ALP: ChunkSource.DUPLICATE, ChunkForm.ALP_ALONE: ChunkSource.ALONE}
 UUID_BYTES = 16
 OF_SOMEBODY_ELSE = b"of somebody else" + bytes(UUID_BYTES)
 """An extension, which ends with the UUID of whose it is."""

@@ -8,10 +8,9 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 
-from tornproof.harness.common.patch import Controls, not_noticed, replaced
+from tornproof.harness.common.patch import Controls, all_replaced, not_noticed
 from tornproof.harness.common.whose_error import the_only
 from tornproof.harness.explorers.roundtrip.writing.kills import Rows, commit, is_killed, left_by_last_kill, rows_in
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -65,9 +64,7 @@ def killed_commits() -> tuple[KilledCommits, ...]:
 def problem_of(case: KilledCommits) -> str | None:
     """Say what is wrong after the commit was killed, and at which of its calls; None if nothing ever is."""
     image = _image(case.before)
-    with ExitStack() as around:
-        if case.is_streamed:
-            around.enter_context(replaced(STREAMED_BYTES, 1))
+    with all_replaced({STREAMED_BYTES: 1} if case.is_streamed else {}):
         for at in itertools.count():
             storage = MemoryStorage.of(image)
             was_killed = is_killed(storage, PATH, case.rows, at)

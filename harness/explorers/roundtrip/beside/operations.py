@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tornproof.harness.common.copies import open_writer_of_copy
+from tornproof.harness.common.new_tables import commit_prepared
 from tornproof.harness.explorers.roundtrip.beside.small_tables import (
     ALONE,
     BEFORE,
@@ -159,9 +160,7 @@ def _grow(storage: Storage) -> object:
 
 
 def _adopt(storage: Storage) -> object:
-    with open_writer_of_copy(storage, PATH) as writer:
-        writer.adopt(prepared()[1])
-        writer.commit()
+    commit_prepared(storage, PATH, prepared()[1])
     return "committed"
 
 

@@ -16,8 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tornproof.harness.common.copies import open_writer_of_copy
-from tornproof.harness.common.new_tables import new_table
+from tornproof.harness.common.new_tables import commit_rows, new_table
 from tornproof.harness.common.patch import Controls, not_noticed
 from tornproof.harness.common.whose_error import the_only
 from tornproof.harness.explorers.corruption.plan import BITS_IN_BYTE, Flip
@@ -133,7 +132,5 @@ def _path() -> str:
 def _image() -> DiskImage:
     storage = MemoryStorage()
     new_table(storage, PATH, COLUMNS)
-    with open_writer_of_copy(storage, PATH) as writer:
-        writer.write(pa.table(ROWS).cast(writer.schema))
-        writer.commit()
+    commit_rows(storage, PATH, pa.table(ROWS))
     return storage.image()

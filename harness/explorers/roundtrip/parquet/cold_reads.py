@@ -40,11 +40,7 @@ DEEP: tuple[Any, ...] = (None, [], [[]], [[], []], [[1.5]], [[None, 2.5], [3.5, 
 DEEPER: tuple[Any, ...] = (None, [[[1.5], [2.5]], [[None], [4.5]]])
 NO_ARRAYS: tuple[Any, ...] = ([None], [[1.5], None], [[[1.5], None]], [None, [[1.5]]])
 """Lists in which another list is missing, of two and of three dimensions."""
-WITHOUT_NULL = {
-    "nulls of truths": pa.bool_(),
-    "nulls of bytes": pa.int8(),
-    "nulls of short numbers": pa.int16(),
-}
+WITHOUT_NULL = {"nulls of truths": pa.bool_(), "nulls of bytes": pa.int8(), "nulls of short numbers": pa.int16()}
 """Types of which a server has no null."""
 COLUMNS: dict[str, tuple[pa.DataType, tuple[Any, ...]]] = {
     "numbers": (pa.int64(), (1, None, -(1 << 63))),

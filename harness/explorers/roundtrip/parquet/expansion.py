@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
@@ -13,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from msgspec import structs
 
-from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
+from tornproof.harness.common.patch import Controls, all_replaced, not_noticed, original_of, replaced
 from tornproof.harness.common.whose_error import the_only
 from tornproof.harness.explorers.roundtrip.forms import parquet_of
 from tornproof.harness.explorers.roundtrip.parquet.cold_reads import migrated
@@ -141,9 +140,7 @@ def _bytes_beside_others(each: Repeated) -> int | None:
 
 
 def _is_rejected(each: Repeated, allowed_bytes: int) -> bool:
-    with ExitStack() as limited:
-        limited.enter_context(replaced(f"{EXPANSION}:EXPANDED_MAX_BYTES", allowed_bytes))
-        limited.enter_context(replaced(f"{EXPANSION}:EXPANSION_MAX", 0))
+    with all_replaced({f"{EXPANSION}:EXPANDED_MAX_BYTES": allowed_bytes, f"{EXPANSION}:EXPANSION_MAX": 0}):
         try:
             _decode(each)
         except UnsupportedError:

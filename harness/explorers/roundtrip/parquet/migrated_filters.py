@@ -156,18 +156,11 @@ def _cut() -> Iterator[MigratedFilter]:
     whole = b"PAR1" + _header(32) + _bitset(32)
     for size_bytes in range(4, len(whole)):
         yield MigratedFilter(
-            name=f"{size_bytes} of {len(whole)} bytes",
-            kind="cut",
-            content=whole[:size_bytes],
-            is_rejected=True,
+            name=f"{size_bytes} of {len(whole)} bytes", kind="cut", content=whole[:size_bytes], is_rejected=True
         )
     for at in (len(whole), len(whole) + 1):
         yield MigratedFilter(
-            name=f"a filter at {at} of {len(whole)} bytes",
-            kind="cut",
-            content=whole,
-            at=at,
-            is_rejected=True,
+            name=f"a filter at {at} of {len(whole)} bytes", kind="cut", content=whole, at=at, is_rejected=True
         )
 
 

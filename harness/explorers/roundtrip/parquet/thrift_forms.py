@@ -588,12 +588,7 @@ def _rejected() -> Iterator[Form]:
         ("a count of 64 bits", b"\x19\xf3" + long_number + b"\x00", 12, "1"),
         ("a count of entries of 64 bits", b"\x1b" + long_number + b"\x33\x00", 11, "1"),
         ("one level of structs too many", b"\x1c" * DEPTH_MAX, DEPTH_MAX, ".".join(["1"] * DEPTH_MAX)),
-        (
-            "one level of lists too many",
-            b"\x19" + b"\x19" * DEPTH_MAX,
-            DEPTH_MAX,
-            "1" + "[0]" * (DEPTH_MAX - 1),
-        ),
+        ("one level of lists too many", b"\x19" + b"\x19" * DEPTH_MAX, DEPTH_MAX, "1" + "[0]" * (DEPTH_MAX - 1)),
         (
             "one level of maps too many",
             b"\x1b" + b"\x01\x3b\x01" * DEPTH_MAX,

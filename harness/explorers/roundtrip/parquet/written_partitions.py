@@ -8,15 +8,14 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 from msgspec.structs import replace
 
 from tornproof.harness.common.copies import open_writer_of_copy
-from tornproof.harness.common.new_tables import metadata_with, new_table
-from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
+from tornproof.harness.common.new_tables import commit_prepared, metadata_with, new_table
+from tornproof.harness.common.patch import Controls, all_replaced, not_noticed, original_of
 from tornproof.harness.common.whose_error import needed, the_only
 from tornproof.harness.explorers.model_based.surroundings import ENCODINGS
 from tornproof.harness.explorers.roundtrip.parquet.partition_contents import Contents
@@ -129,9 +128,7 @@ def written_partitions() -> tuple[WrittenPartitions, ...]:
 
 def problem_of(case: WrittenPartitions) -> str | None:
     """Say what is wrong with a partition of the table, and after what; None if nothing ever is."""
-    with ExitStack() as around:
-        for location, size in case.sizes.items():
-            around.enter_context(replaced(location, size))
+    with all_replaced(case.sizes):
         living = _Living(case)
         for way, start, asked in living.ways():
             problem = living.problem_of_nulls() or next(_differences(living.contents(start), asked), None)
@@ -300,9 +297,7 @@ class _Living:
             for at in range(0, len(rows), size):
                 build.append(build.encoded(rows.slice(at, size)))
             prepared = build.finish(times[0] // DAY * DAY)
-        with open_writer_of_copy(self._storage, PATH) as writer:
-            writer.adopt(prepared)
-            writer.commit()
+        commit_prepared(self._storage, PATH, prepared)
 
     def _prepare_merged(self, options: WriterOptions, start: int, times: Sequence[int]) -> None:
         snapshot = open_snapshot(open_table(self._storage, PATH))
@@ -310,9 +305,7 @@ class _Living:
         portion = Portion(timestamp=start, rows=rows, timestamps=timestamps_of(rows, "ts"))
         path, now = f"{PATH}/merged", self._now(options)
         prepared = prepare_partition(self._storage, snapshot, portion, path, now, self._symbols())
-        with open_writer_of_copy(self._storage, PATH) as writer:
-            writer.adopt(prepared)
-            writer.commit()
+        commit_prepared(self._storage, PATH, prepared)
 
     def _now(self, options: WriterOptions) -> WriterOptions:
         """Return the options with the names that columns have now."""

@@ -19,7 +19,7 @@ from tornproof.harness.common.made_rows import rows_for
 from tornproof.harness.common.new_tables import metadata_with, new_table, new_table_of_rows
 from tornproof.harness.common.patch import Controls, not_noticed, original_of
 from tornproof.harness.common.whose_error import the_only
-from tornproof.harness.explorers.roundtrip.writing.kills import WRITER
+from tornproof.harness.explorers.roundtrip.writing.kills import WRITER, reported
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
@@ -27,7 +27,6 @@ from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.table.metadata_file import META_FILE, TableColumn
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.types.questdb import TypeTag
-from tornproof.impl.verify.verify import verify_table
 from tornproof.impl.write.table_writer import TableWriter
 from tornproof.impl.write.writer_options import BloomOptions, BloomPosition, WriterOptions
 
@@ -97,8 +96,7 @@ def problem_of(case: ChangedColumn) -> str | None:
     expected = pa.concat_tables([before, added.cast(before.schema)]).sort_by(TIME)
     if _rows(open_table(storage, PATH)).to_pylist() != expected.to_pylist():
         return "there are other rows afterwards"
-    problems = verify_table(open_table(storage, PATH)).all_problems
-    return f"verify reports {problems[0]}" if problems else None
+    return reported(storage, PATH)
 
 
 def failed_controls() -> Iterator[str]:

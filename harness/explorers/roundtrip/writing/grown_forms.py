@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pyarrow.parquet as pq
 
-from tornproof.harness.common.copies import open_writer_of_copy
+from tornproof.harness.common.new_tables import commit_prepared
 from tornproof.harness.common.patch import Controls, not_noticed
 from tornproof.harness.common.whose_error import the_only
 from tornproof.harness.explorers.roundtrip.forms import FORMS, Form, in_form, opened, reader_of
@@ -18,6 +18,7 @@ from tornproof.harness.explorers.roundtrip.writing.kills import (
     Rows,
     commit,
     execute_and_spoil,
+    reported,
     rows_in,
     table_of_rows,
 )
@@ -29,7 +30,6 @@ from tornproof.impl.migrate.convert import convert
 from tornproof.impl.parquet.thrift import Field, decode
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.table import open_table
-from tornproof.impl.verify.verify import verify_table
 from tornproof.impl.write.adoption import PreparedPartition
 
 PROPERTY = "rows can be added to a partition whose file is in another form"
@@ -82,7 +82,7 @@ def problem_of(case: GrownForm) -> str | None:
         return f"its footer has {len(found)} extensions"
     if (seen := _seen_by_others(content)) != [value for _, value in expected]:
         return f"pyarrow reads {seen}"
-    return next((f"verify reports {problem}" for problem in verify_table(table).all_problems), None)
+    return reported(storage, PATH)
 
 
 def failed_controls() -> Iterator[str]:
@@ -125,7 +125,5 @@ def _image(form: Form) -> DiskImage:
     files = {f"{PREPARED}/{DATA_FILE}": content, f"{PREPARED}/{PM_FILE}": metadata}
     storage = MemoryStorage.of(DiskImage({**there.files, **files}, there.directories | {PREPARED}))
     prepared = PreparedPartition(directory_path=PREPARED, timestamp=FIRST_DAY, row_count=len(FIRST), token=len(content))
-    with open_writer_of_copy(storage, PATH) as writer:
-        writer.adopt(prepared)
-        writer.commit()
+    commit_prepared(storage, PATH, prepared)
     return storage.image()

@@ -22,6 +22,7 @@ from tornproof.impl.table.metadata_file import NAME_FILE, PartitionBy
 from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.write import StorePlan
 from tornproof.impl.types.questdb import TypeTag
+from tornproof.impl.verify.verify import verify_table
 from tornproof.impl.write.commit import PartitionWrite, Protocol, execute
 from tornproof.impl.write.table_writer import TableWriter
 from tornproof.impl.write.writer_options import WriterOptions
@@ -123,6 +124,12 @@ def execute_and_spoil(
 def row_count_in(storage: Storage, path: str) -> int:
     """Return how many rows a reader finds in a table of any columns."""
     return sum(batch.num_rows for batch in open_snapshot(open_table(storage, path)).batches())
+
+
+def reported(storage: Storage, path: str) -> str | None:
+    """Say what a verification reports of a table; None if nothing."""
+    problems = verify_table(open_table(storage, path)).all_problems
+    return f"verify reports {problems[0]}" if problems else None
 
 
 def rows_in(storage: MemoryStorage, path: str) -> list[tuple[int, Any]]:

@@ -8,14 +8,13 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.new_tables import new_table
-from tornproof.harness.common.patch import Controls, not_noticed, replaced
+from tornproof.harness.common.patch import Controls, all_replaced, not_noticed
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
@@ -82,9 +81,7 @@ def limited_commits() -> tuple[LimitedCommit, ...]:
 def problem_of(case: LimitedCommit) -> str | None:
     """Say whether something is not read after it was acknowledged, or was refused; None if neither is so."""
     storage = MemoryStorage.of(_table())
-    with ExitStack() as around:
-        for location in LIMITS[case.kind]:
-            around.enter_context(replaced(f"tornproof.impl.{location}", case.allowed))
+    with all_replaced({f"tornproof.impl.{location}": case.allowed for location in LIMITS[case.kind]}):
         if _unread(storage, 1) is not None:
             return None
         try:

@@ -19,6 +19,7 @@ from tornproof.harness.common.whose_error import errors_as_problems, needed
 from tornproof.harness.explorers.roundtrip.writing.kills import (
     Rows,
     left_by_last_kill,
+    reported,
     rows_in,
     spoil,
     table_of_rows,
@@ -36,7 +37,6 @@ from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.storage.interface import Storage
 from tornproof.impl.table.partition import PM_FILE, ResolvedPartition
 from tornproof.impl.table.table import Table, open_table
-from tornproof.impl.verify.verify import verify_table
 from tornproof.impl.write.recovery import recover_for_writing
 from tornproof.impl.write.writer_options import WriterOptions
 
@@ -137,7 +137,7 @@ def _problem_of_disk(image: DiskImage) -> str | None:
     storage = MemoryStorage.of(image)
     if (rows := rows_in(storage, PATH)) != FIRST:
         return f"the rows are {rows} instead of {FIRST}"
-    return next((f"verify reports {problem}" for problem in verify_table(open_table(storage, PATH)).all_problems), None)
+    return reported(storage, PATH)
 
 
 @functools.cache

@@ -20,6 +20,7 @@ from tornproof.harness.explorers.roundtrip.writing.kills import (
     Rows,
     commit,
     left_by_last_kill,
+    reported,
     rows_in,
     spoil,
     table_of_rows,
@@ -31,7 +32,6 @@ from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.repair.repair import repair_table
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.table import open_table
-from tornproof.impl.verify.verify import verify_table
 
 PROPERTY = "an offline recovery leaves the committed version, and nothing else"
 PATH = "recovered"
@@ -93,8 +93,8 @@ def _problem_after(case: OfflineRecovery) -> str | None:
     repair_table(storage, PATH)
     if (rows := rows_in(storage, PATH)) != FIRST:
         return f"the rows are {rows} instead of {FIRST}"
-    if problems := verify_table(open_table(storage, PATH)).all_problems:
-        return f"verify reports {problems[0]}"
+    if (problem := reported(storage, PATH)) is not None:
+        return problem
     wanted, found = _files(_committed().files), _files(storage.image().files)
     different = [f"{path} of {len(found[path])} bytes" for path in wanted if found[path] != wanted[path]]
     return f"another one is {different[0]}" if different else None

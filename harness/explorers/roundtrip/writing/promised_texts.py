@@ -26,6 +26,7 @@ from tornproof.harness.explorers.roundtrip.writing.kills import (
     Rows,
     commit,
     execute_and_spoil,
+    reported,
     rows_in,
     table_of_rows,
 )
@@ -36,7 +37,6 @@ from tornproof.impl.table.metadata_file import META_FILE
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.table import open_table
 from tornproof.impl.types.questdb import TypeTag
-from tornproof.impl.verify.verify import verify_table
 from tornproof.impl.write.partition_change import PartitionChanger
 
 PROPERTY = "texts are ASCII where the header of their partition says so"
@@ -84,8 +84,8 @@ def problem_of(case: PromisedText) -> str | None:
     expected = sorted([*FIRST, *added], key=lambda row: row[0])
     if (rows := rows_in(storage, PATH)) != expected:
         return f"the rows are {rows} instead of {expected}"
-    if problems := verify_table(open_table(storage, PATH)).all_problems:
-        return f"verify reports {problems[0]}"
+    if (problem := reported(storage, PATH)) is not None:
+        return problem
     table = open_table(storage, PATH)
     partition = the_only(table.transaction().partitions)
     content = storage.image().files[f"{table.files_of(partition).path}/{PM_FILE}"]

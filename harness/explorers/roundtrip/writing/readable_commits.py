@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,14 +16,13 @@ import pyarrow.compute as pc
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.made_rows import array_of
 from tornproof.harness.common.new_tables import new_table
-from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
-from tornproof.harness.explorers.roundtrip.writing.kills import WRITER, execute_and_spoil
+from tornproof.harness.common.patch import Controls, all_replaced, not_noticed, original_of
+from tornproof.harness.explorers.roundtrip.writing.kills import WRITER, execute_and_spoil, reported
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.errors import RowsRejectedError
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.table.table import open_table
-from tornproof.impl.verify.verify import verify_table
 
 PROPERTY = "what a writer acknowledges is read"
 PATH = "readable"
@@ -75,21 +73,18 @@ def problem_of(case: ReadableCommit) -> str | None:
     """Say what cannot be read after it was acknowledged; None if all can, or if it was refused."""
     storage = MemoryStorage()
     new_table(storage, PATH, {"ts": "TIMESTAMP", "value": case.type})
-    with ExitStack() as around:
-        for location in (f"{EXPANSION}:EXPANSION_MAX", f"{ROW_GROUP}:EXPANSION_MAX"):
-            around.enter_context(replaced(location, 1))
-        around.enter_context(replaced(BOUNDS[case.kind], case.bound_bytes))
+    expansions = {f"{EXPANSION}:EXPANSION_MAX": 1, f"{ROW_GROUP}:EXPANSION_MAX": 1}
+    with all_replaced({**expansions, BOUNDS[case.kind]: case.bound_bytes}):
         try:
             with open_writer_of_copy(storage, PATH) as writer:
                 writer.write(_rows(writer.schema, case.type))
                 writer.commit()
         except RowsRejectedError:
             return None if case.bound_bytes == BOUND_BYTES[0] else "the rows are refused"
-        table = open_table(storage, PATH)
-        rows = pa.Table.from_batches(list(open_snapshot(table).batches()))
+        rows = pa.Table.from_batches(list(open_snapshot(open_table(storage, PATH)).batches()))
         if rows["value"].to_pylist() != _rows(rows.schema, case.type)["value"].to_pylist():
             return "other rows are read"
-        return next((f"verify reports {problem}" for problem in verify_table(table).all_problems), None)
+        return reported(storage, PATH)
 
 
 def failed_controls() -> Iterator[str]:

@@ -21,6 +21,7 @@ from tornproof.harness.explorers.roundtrip.writing.kills import (
     commit,
     execute_and_spoil,
     left_by_last_kill,
+    reported,
     rows_in,
     spoil,
     table_of_rows,
@@ -29,8 +30,6 @@ from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.table.partition import PM_FILE
-from tornproof.impl.table.table import open_table
-from tornproof.impl.verify.verify import verify_table
 from tornproof.impl.write.table_writer import TableWriter
 from tornproof.impl.write.writer_options import WriterOptions
 
@@ -118,8 +117,8 @@ def _problem_of(storage: MemoryStorage, what: str, expected: Rows) -> str | None
     """Say what is wrong after something: with the rows, or with the files."""
     if (rows := rows_in(storage, PATH)) != expected:
         return f"after {what} the rows are {rows} instead of {expected}"
-    problems = verify_table(open_table(storage, PATH)).all_problems
-    return f"after {what} verify reports {problems[0]}" if problems else None
+    problem = reported(storage, PATH)
+    return problem and f"after {what} {problem}"
 
 
 def failed_controls() -> Iterator[str]:

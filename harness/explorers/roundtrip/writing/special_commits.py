@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any
 
@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.common.made_rows import array_of, rows_for
 from tornproof.harness.common.new_tables import metadata_with, new_table
-from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
+from tornproof.harness.common.patch import Controls, all_replaced, not_noticed, original_of, replaced
 from tornproof.harness.common.whose_error import the_only
 from tornproof.harness.explorers.corruption import every_type
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, ask, outcome_of, problem_of
@@ -359,10 +359,8 @@ def _filters_under(limit: int, *, is_streamed: bool) -> tuple[int, bool]:
     storage = MemoryStorage()
     new_table(storage, PATH, {"ts": "TIMESTAMP", "v": "LONG"})
     rows = [(FIRST_TIME + number, number) for number in range(2_000)]
-    with ExitStack() as around:
-        around.enter_context(replaced("tornproof.impl.limits:PM_LIMIT_BYTES", limit))
-        if is_streamed:
-            around.enter_context(replaced(f"{CHANGE}:STREAMED_BYTES", 1))
+    streamed = {f"{CHANGE}:STREAMED_BYTES": 1} if is_streamed else {}
+    with all_replaced({"tornproof.impl.limits:PM_LIMIT_BYTES": limit, **streamed}):
         commit(storage, PATH, rows, options=WriterOptions(blooms=BloomOptions(columns={"v": 0.01})))
     header = _metadata_of(storage).header
     return len(header.bloom_columns), header.blooms_external

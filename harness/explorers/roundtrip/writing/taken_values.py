@@ -79,9 +79,7 @@ def _problems_of_duplicates(column: OfferedColumn) -> Iterator[str]:
     storage = MemoryStorage()
     table = new_table(storage, PATH, {TIME: "TIMESTAMP", COLUMN: column.type})
     options = WriterOptions(
-        row_group_row_count_max=GROUP_ROWS,
-        encoding=ENCODINGS["every number twice"],
-        allow_unreadable_by_servers=True,
+        row_group_row_count_max=GROUP_ROWS, encoding=ENCODINGS["every number twice"], allow_unreadable_by_servers=True
     )
     with open_writer_of_copy(storage, PATH, options=options) as writer:
         taken, _ = _stage(writer, column)
@@ -138,12 +136,7 @@ def failed_controls() -> Iterator[str]:
 
     of_texts: Controls = (("ends of long texts are lost", f"{__name__}:_keys", without_long_ends, ": it is read as"),)
     of_floats: Controls = (
-        (
-            "the maximum is also the minimum",
-            bounds,
-            bounded(lambda _, high: (high, high)),
-            "the bounds are",
-        ),
+        ("the maximum is also the minimum", bounds, bounded(lambda _, high: (high, high)), "the bounds are"),
         ("no bounds are stated", bounds, bounded(lambda *_: (None, None)), "no bounds are stated"),
         ("numbers that a cast changes", f"{incoming}:_lost", lambda *_: None, ": it is taken"),
         ("row groups are read in the opposite order", f"{__name__}:open_snapshot", _Backwards, ": it is read as"),

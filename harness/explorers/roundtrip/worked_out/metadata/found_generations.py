@@ -12,13 +12,7 @@ from msgspec import structs
 from tornproof.harness.explorers.roundtrip.worked_out.changed_files import two_days
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
 from tornproof.impl.pm.chain import Metadata, decode_chain, decode_metadata, find_token
-from tornproof.impl.pm.encode import (
-    FooterFacts,
-    ReusedRowGroup,
-    append_generation,
-    append_point,
-    lay_out_generation,
-)
+from tornproof.impl.pm.encode import FooterFacts, ReusedRowGroup, append_generation, append_point, lay_out_generation
 from tornproof.impl.pm.footer import FooterSections, locate_footer
 from tornproof.impl.repair.plan import committed_file, whole_generations
 

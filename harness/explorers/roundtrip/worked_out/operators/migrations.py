@@ -246,11 +246,7 @@ def rejections() -> Iterator[Question]:
         ("without its end", whole[:-1], "CorruptError"),
         ("without its beginning", whole[-40:], "CorruptError"),
         *(
-            (
-                f"of two columns with a document of {count}",
-                changed((), document_of(*types[:count])),
-                says,
-            )
+            (f"of two columns with a document of {count}", changed((), document_of(*types[:count])), says)
             for count, says in enumerate(("CorruptError", "CorruptError", "made", "CorruptError"))
         ),
     ):

@@ -11,8 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tornproof.harness.common.copies import open_writer_of_copy
-from tornproof.harness.common.new_tables import new_table
+from tornproof.harness.common.new_tables import commit_rows, new_table
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.whose_error import needed
 from tornproof.harness.explorers.roundtrip.forms import FORMS, Form, few_numbers, in_form, opened
@@ -109,9 +108,7 @@ def _chunks_without_values() -> int:
     """Return how many chunks are decoded of a column with values and one of nulls alone."""
     storage, counters = MemoryStorage(), ReadCounters()
     new_table(storage, PATH, {"ts": "TIMESTAMP", "null": "VARCHAR"})
-    with open_writer_of_copy(storage, PATH) as writer:
-        writer.write(pa.table({"ts": [FIRST_TIME], "null": pa.nulls(1, pa.string())}).cast(writer.schema))
-        writer.commit()
+    commit_rows(storage, PATH, pa.table({"ts": [FIRST_TIME], "null": pa.nulls(1, pa.string())}))
     needed([*open_snapshot(open_table(storage, PATH)).batches(counters=counters)], "there are no rows")
     return counters.chunk_count
 
@@ -134,10 +131,8 @@ def _takes_wide() -> bool:
         **dict.fromkeys(narrow[20:], "LONG"),
     }
     new_table(storage, PATH, types)
-    with open_writer_of_copy(storage, PATH) as writer:
-        values = [pa.array([FIRST_TIME]), *[pa.array([1])] * 20, pa.array([WIDE_TEXT]), *[pa.array([1])] * 20]
-        writer.write(pa.table(dict(zip(types, values, strict=True))).cast(writer.schema))
-        writer.commit()
+    values = [pa.array([FIRST_TIME]), *[pa.array([1])] * 20, pa.array([WIDE_TEXT]), *[pa.array([1])] * 20]
+    commit_rows(storage, PATH, pa.table(dict(zip(types, values, strict=True))))
     counters = ReadCounters()
     with replaced("tornproof.impl.table.partition:GAP_MAX_BYTES", len(WIDE_TEXT) // 8):
         needed(len([*open_snapshot(open_table(storage, PATH)).batches(narrow, counters=counters)]), "there are no rows")

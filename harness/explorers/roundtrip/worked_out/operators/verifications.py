@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import functools
 import io
@@ -18,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tornproof.harness.common.new_tables import new_table
-from tornproof.harness.common.patch import replaced
+from tornproof.harness.common.patch import all_replaced, replaced
 from tornproof.harness.common.whose_error import needed, the_only
 from tornproof.harness.explorers.model_based.other_footers import (
     CHUNK_FACTS,
@@ -514,9 +513,7 @@ def _problems_within(of: pa.DataType, limits: dict[str, int], damage: str) -> An
         last = chunk.data_page_offset + chunk.total_compressed_size - 1
         files[path] = content[:last] + bytes([content[last] ^ 1]) + content[last + 1 :]
     table = Table(storage=DiskImage.of_files(files), path=PATH, metadata=None)
-    with contextlib.ExitStack() as limited:
-        for location, limit in limits.items():
-            limited.enter_context(replaced(location, limit))
+    with all_replaced(limits):
         return outcome_of(lambda: len(list(verify_table(table, whole=False).all_problems)))
 
 

@@ -30,10 +30,7 @@ from tornproof.impl.table.table import open_table
 from tornproof.impl.verify.pages import missing_values
 from tornproof.impl.write.writer_options import BloomOptions, BloomPosition, WriterOptions
 
-BLOOM_SALTS = (
-    *(0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D),
-    *(0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31),
-)
+BLOOM_SALTS = (*(0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D), *(0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31))
 PATH = "table"
 TIMES = range(FIRST_TIME, FIRST_TIME + 10)
 ZEROS: tuple[list[float | None], ...] = ([1.5], [0.0], [-0.0], [0.0, -0.0, 1.5], [None, -0.0, -0.0, math.nan])

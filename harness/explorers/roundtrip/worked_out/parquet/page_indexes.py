@@ -12,8 +12,7 @@ from typing import Any, NamedTuple, cast
 import pyarrow as pa
 from msgspec.structs import replace
 
-from tornproof.harness.common.copies import open_writer_of_copy
-from tornproof.harness.common.new_tables import new_table
+from tornproof.harness.common.new_tables import commit_rows, new_table
 from tornproof.harness.common.whose_error import needed, the_only
 from tornproof.harness.explorers.corruption.crafted import overwritten
 from tornproof.harness.explorers.roundtrip.forms import opened
@@ -372,9 +371,8 @@ def _written(*, has_checksums: bool) -> DiskImage:
         blooms=BloomOptions(columns={"v": 0.01}, position=BloomPosition.BOTH),
         encoding=EncodeOptions(page_checksums=has_checksums, page_row_count_max=PAGE_ROWS),
     )
-    with open_writer_of_copy(storage, PATH, options=options) as writer:
-        writer.write(pa.table({"ts": range(FIRST_TIME, FIRST_TIME + len(NUMBERS["v"])), **NUMBERS}).cast(writer.schema))
-        writer.commit()
+    rows = pa.table({"ts": range(FIRST_TIME, FIRST_TIME + len(NUMBERS["v"])), **NUMBERS})
+    commit_rows(storage, PATH, rows, options=options)
     return storage.image()
 
 

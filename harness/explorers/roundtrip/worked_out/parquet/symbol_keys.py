@@ -13,7 +13,7 @@ import pyarrow as pa
 from msgspec import structs
 
 from tornproof.harness.common.copies import open_writer_of_copy
-from tornproof.harness.common.new_tables import new_table
+from tornproof.harness.common.new_tables import commit_prepared, commit_rows, new_table
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.whose_error import needed, the_only
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, ask, outcome_of
@@ -125,10 +125,8 @@ def _keys_of_nulls(of: str, *, has_checksums: bool) -> tuple[list[int], list[str
         columns={"x": ColumnOptions(encoding=Encoding.DICTIONARY)},
     )
     rows = [value for value in (None, *values, None, None) for _ in range(NULLS_IN_A_PAGE)]
-    with open_writer_of_copy(storage, PATH, options=WriterOptions(encoding=encoding)) as writer:
-        times = range(FIRST_TIME, FIRST_TIME + len(rows))
-        writer.write(pa.table({"ts": times, "x": rows}).cast(writer.schema))
-        writer.commit()
+    times = range(FIRST_TIME, FIRST_TIME + len(rows))
+    commit_rows(storage, PATH, pa.table({"ts": times, "x": rows}), options=WriterOptions(encoding=encoding))
     content = the_only(each for path, each in storage.image().files.items() if path.endswith(DATA_FILE))
     found = [content[at + len(LEVELS_OF_NULLS)] for at in _places(content, LEVELS_OF_NULLS)]
     return found, [problem.field for problem in verify_table(open_table(storage, PATH)).all_problems]
@@ -242,9 +240,7 @@ def _adopted(place: int | None) -> Any:
 
 
 def _commit_adopted(storage: MemoryStorage, prepared: PreparedPartition) -> str:
-    with open_writer_of_copy(storage, PATH) as writer:
-        writer.adopt(prepared)
-        writer.commit()
+    commit_prepared(storage, PATH, prepared)
     return "committed"
 
 
@@ -263,14 +259,8 @@ def _written(codec: Codec) -> DiskImage:
     storage = MemoryStorage()
     new_table(storage, PATH, {"ts": "TIMESTAMP", **dict.fromkeys(SYMBOLS, "SYMBOL")})
     options = WriterOptions(encoding=EncodeOptions(codec=codec, page_checksums=False))
-    with open_writer_of_copy(storage, PATH, options=options) as writer:
-        times = pa.array(range(FIRST_TIME, FIRST_TIME + 4)).cast(writer.schema.field(0).type)
-        texts = [
-            pa.array([*each, None]).cast(field.type)
-            for each, field in zip(SYMBOLS.values(), [*writer.schema][1:], strict=True)
-        ]
-        writer.write(pa.Table.from_arrays([times, *texts], schema=writer.schema))
-        writer.commit()
+    texts = {name: [*each, None] for name, each in SYMBOLS.items()}
+    commit_rows(storage, PATH, pa.table({"ts": range(FIRST_TIME, FIRST_TIME + 4), **texts}), options=options)
     return storage.image()
 
 

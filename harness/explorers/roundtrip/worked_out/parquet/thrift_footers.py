@@ -12,8 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tornproof.harness.common.copies import open_writer_of_copy
-from tornproof.harness.common.new_tables import new_table
+from tornproof.harness.common.new_tables import commit_rows, new_table
 from tornproof.harness.common.whose_error import needed, the_only
 from tornproof.harness.explorers.model_based.other_footers import (
     GROUPS,
@@ -199,10 +198,8 @@ def _indexed(columns: dict[str, ColumnOptions], texts: list[str]) -> dict[str, b
     storage = MemoryStorage()
     new_table(storage, PATH, {"ts": "TIMESTAMP", "n": "LONG", "t": "VARCHAR"})
     options = WriterOptions(encoding=EncodeOptions(columns=columns, page_index=True))
-    with open_writer_of_copy(storage, PATH, options=options) as writer:
-        rows = {"ts": [FIRST_TIME, FIRST_TIME + 1], "n": [1, 2], "t": texts}
-        writer.write(pa.table(rows).cast(writer.schema))
-        writer.commit()
+    rows = pa.table({"ts": [FIRST_TIME, FIRST_TIME + 1], "n": [1, 2], "t": texts})
+    commit_rows(storage, PATH, rows, options=options)
     content = the_only(each for path, each in storage.image().files.items() if path.endswith(DATA_FILE))
     group = pq.ParquetFile(io.BytesIO(content)).metadata.row_group(0)
     chunks = [group.column(number) for number in range(group.num_columns)]

@@ -124,12 +124,7 @@ def _with_column_version(version: int) -> Files:
 
 STATES: dict[str, tuple[Callable[[], Files], Any, Any, Any]] = {
     "that is as it was": (two_days, ([], 0), ([], [], 0), (2, 0)),
-    "with a native partition": (
-        functools.partial(_with_native_partition, is_there=True),
-        ([], 0),
-        ([], [], 0),
-        (1, 1),
-    ),
+    "with a native partition": (functools.partial(_with_native_partition, is_there=True), ([], 0), ([], [], 0), (1, 1)),
     "with a native partition that is gone": (
         functools.partial(_with_native_partition, is_there=False),
         (["directory"], 0),
@@ -197,12 +192,7 @@ STATES: dict[str, tuple[Callable[[], Files], Any, Any, Any]] = {
         ([], ["TYPE of column 'v'"] * 2, 0),
         CorruptError.__name__,
     ),
-    "whose _meta has another version": (
-        lambda: with_metadata_version(two_days(), 1),
-        ([], 1),
-        ([], [], 0),
-        (2, 0),
-    ),
+    "whose _meta has another version": (lambda: with_metadata_version(two_days(), 1), ([], 1), ([], [], 0), (2, 0)),
     "that is a mere copy of commits": (
         lambda: without(two_days(), CV_FILE, META_FILE, NAME_FILE),
         ([], 1),

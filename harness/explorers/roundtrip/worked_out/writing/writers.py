@@ -437,9 +437,7 @@ def _groups_with_duplicates(asked: Sequence[bool | None]) -> list[bool]:
     storage = storage_of(two_days())
     for number, duplicates in enumerate(asked, start=1):
         options = WriterOptions(
-            row_group_row_count_max=1,
-            encoding=EncodeOptions(duplicates=duplicates),
-            allow_unreadable_by_servers=True,
+            row_group_row_count_max=1, encoding=EncodeOptions(duplicates=duplicates), allow_unreadable_by_servers=True
         )
         commit(storage, PATH, [(FIRST_TIME + number, number)], options=options)
     table = open_table(storage, PATH)

@@ -8,10 +8,7 @@ import pytest
 from replayed import first_that_replays
 
 from tornproof.harness.common.patch import replaced
-from tornproof.harness.explorers.roundtrip.conditions.pruned_row_groups import (
-    FACTS,
-    Stated,
-)
+from tornproof.harness.explorers.roundtrip.conditions.pruned_row_groups import FACTS, Stated
 from tornproof.harness.explorers.roundtrip.conditions.stored_kinds import Condition, kinds, truth_of
 from tornproof.impl.query.pruning import Reason
 

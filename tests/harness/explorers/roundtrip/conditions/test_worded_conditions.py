@@ -9,11 +9,7 @@ from depth import sampled
 from replayed import first_that_replays
 
 from tornproof.harness.common.patch import original_of, replaced
-from tornproof.harness.explorers.roundtrip.conditions.worded_conditions import (
-    _truth,
-    typed,
-    worded_conditions,
-)
+from tornproof.harness.explorers.roundtrip.conditions.worded_conditions import _truth, typed, worded_conditions
 from tornproof.impl.query.predicate_literal import PredicateError
 from tornproof.impl.query.predicate_text import parse_predicate
 from tornproof.impl.types.names import type_name

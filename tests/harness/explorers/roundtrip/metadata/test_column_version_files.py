@@ -6,11 +6,7 @@ import pytest
 from replayed import first_that_replays
 
 from tornproof.harness.common.patch import replaced
-from tornproof.harness.explorers.roundtrip.metadata.column_version_files import (
-    DICTIONARY,
-    FILE_BYTES_MAX,
-    OTHERS,
-)
+from tornproof.harness.explorers.roundtrip.metadata.column_version_files import DICTIONARY, FILE_BYTES_MAX, OTHERS
 from tornproof.impl.table import column_versions
 
 
@@ -21,11 +17,7 @@ def test_files_are_read_as_what_they_say() -> None:
 
 @pytest.mark.parametrize(
     ("location", "broken"),
-    [
-        ("column_versions:DEFAULT_PARTITION", 0),
-        ("column_versions:ENTRY_BYTES", 8),
-        ("column_versions:NO_NAME_TXN", 0),
-    ],
+    [("column_versions:DEFAULT_PARTITION", 0), ("column_versions:ENTRY_BYTES", 8), ("column_versions:NO_NAME_TXN", 0)],
 )
 def test_other_readers_are_noticed_and_their_findings_replay(location: str, broken: object) -> None:
     first_that_replays("column_version", replaced(f"tornproof.impl.table.{location}", broken))

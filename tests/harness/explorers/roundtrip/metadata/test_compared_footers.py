@@ -9,10 +9,7 @@ import pytest
 from replayed import all_that_replay
 
 from tornproof.harness.common.patch import replaced, wrapped
-from tornproof.harness.explorers.roundtrip.metadata.compared_footers import (
-    compared_footers,
-    problem_of,
-)
+from tornproof.harness.explorers.roundtrip.metadata.compared_footers import compared_footers, problem_of
 
 MODULE = "tornproof.impl.pm.footer_comparison"
 

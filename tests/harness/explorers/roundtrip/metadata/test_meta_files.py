@@ -19,10 +19,11 @@ from tornproof.impl.table import metadata_file
 
 def test_files_are_read_as_what_they_say() -> None:
     assert (HEADER.size, COLUMN.size) == (metadata_file.HEADER_BYTES, metadata_file.COLUMN_BYTES)
-    assert (
-        *(metadata_file.COLUMN_COUNT_LIMIT, metadata_file.META_LIMIT_BYTES),
-        metadata_file.SYMBOL_CAPACITY,
-    ) == (COLUMN_COUNT_MAX, FILE_BYTES_MAX, USUAL_CAPACITY)
+    assert (*(metadata_file.COLUMN_COUNT_LIMIT, metadata_file.META_LIMIT_BYTES), metadata_file.SYMBOL_CAPACITY) == (
+        COLUMN_COUNT_MAX,
+        FILE_BYTES_MAX,
+        USUAL_CAPACITY,
+    )
 
 
 @pytest.mark.parametrize(

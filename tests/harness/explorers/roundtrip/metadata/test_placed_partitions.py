@@ -6,9 +6,7 @@ import pytest
 from replayed import first_that_replays
 
 from tornproof.harness.common.patch import replaced
-from tornproof.harness.explorers.roundtrip.metadata.placed_partitions import (
-    placed_partitions,
-)
+from tornproof.harness.explorers.roundtrip.metadata.placed_partitions import placed_partitions
 from tornproof.impl.types.questdb import NANOSECOND
 
 

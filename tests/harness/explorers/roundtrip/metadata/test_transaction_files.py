@@ -6,12 +6,7 @@ import pytest
 from replayed import first_that_replays
 
 from tornproof.harness.common.patch import replaced
-from tornproof.harness.explorers.roundtrip.metadata.transaction_files import (
-    ENTRY,
-    HEADER,
-    RECORD,
-    RECORD_BYTES_MAX,
-)
+from tornproof.harness.explorers.roundtrip.metadata.transaction_files import ENTRY, HEADER, RECORD, RECORD_BYTES_MAX
 from tornproof.impl.txn import transaction
 
 

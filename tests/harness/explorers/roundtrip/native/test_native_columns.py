@@ -7,12 +7,7 @@ from depth import sampled
 from replayed import first_that_replays
 
 from tornproof.harness.common.patch import replaced
-from tornproof.harness.explorers.roundtrip.native.native_columns import (
-    CONTENT_BYTES_MAX,
-    TAGS,
-    _judged,
-    native_columns,
-)
+from tornproof.harness.explorers.roundtrip.native.native_columns import CONTENT_BYTES_MAX, TAGS, _judged, native_columns
 from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.verify import native
 
@@ -30,14 +25,7 @@ def test_every_kind_of_problem_and_sound_columns_of_every_type_are_among_them() 
 
 @pytest.mark.parametrize(
     ("location", "broken"),
-    sampled(
-        1,
-        [
-            ("VARCHAR_SIZE_SHIFT_BITS", 3),
-            ("CONTENT_LIMIT_BYTES", 1 << 37),
-            ("suffixed", lambda name, _: name),
-        ],
-    ),
+    sampled(1, [("VARCHAR_SIZE_SHIFT_BITS", 3), ("CONTENT_LIMIT_BYTES", 1 << 37), ("suffixed", lambda name, _: name)]),
 )
 def test_other_checks_are_noticed_and_their_findings_replay(location: str, broken: object) -> None:
     first_that_replays("native", replaced(f"tornproof.impl.verify.native:{location}", broken))

@@ -8,12 +8,7 @@ from replayed import first_that_replays
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.explorers.roundtrip.native.index_judge import FILE_BYTES_MAX, HEADER_FIELDS, KEY_FIELDS
-from tornproof.harness.explorers.roundtrip.native.symbol_indexes import (
-    ROWS_MAX,
-    IndexedRows,
-    _judged,
-    symbol_indexes,
-)
+from tornproof.harness.explorers.roundtrip.native.symbol_indexes import ROWS_MAX, IndexedRows, _judged, symbol_indexes
 from tornproof.impl.layout.index import IndexHeader, IndexKey
 from tornproof.impl.table import symbol_index
 from tornproof.impl.verify import indexes

@@ -7,10 +7,7 @@ from replayed import first_that_replays
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.explorers.roundtrip.parquet import annotated_columns as module
-from tornproof.harness.explorers.roundtrip.parquet.annotated_columns import (
-    annotated_columns,
-    failed_controls,
-)
+from tornproof.harness.explorers.roundtrip.parquet.annotated_columns import annotated_columns, failed_controls
 
 
 def test_each_annotation_is_taken_where_it_is_legal_and_rejected_elsewhere() -> None:

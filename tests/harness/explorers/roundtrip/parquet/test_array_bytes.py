@@ -6,10 +6,7 @@ import pytest
 from replayed import first_that_replays
 
 from tornproof.harness.common.patch import replaced
-from tornproof.harness.explorers.roundtrip.parquet.array_bytes import (
-    array_bytes,
-    stored_of,
-)
+from tornproof.harness.explorers.roundtrip.parquet.array_bytes import array_bytes, stored_of
 
 
 def test_arrays_are_stored_and_read_as_what_they_are() -> None:

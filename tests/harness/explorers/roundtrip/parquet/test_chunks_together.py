@@ -10,11 +10,7 @@ import pytest
 from replayed import first_that_replays
 
 from tornproof.harness.common.patch import wrapped
-from tornproof.harness.explorers.roundtrip.parquet.chunks_together import (
-    CHANGES,
-    COUNTS,
-    chunks_together,
-)
+from tornproof.harness.explorers.roundtrip.parquet.chunks_together import CHANGES, COUNTS, chunks_together
 from tornproof.impl.chunk.together import MANY_COUNT
 
 MODULE = "tornproof.impl.chunk.together"

@@ -6,12 +6,7 @@ import pytest
 from replayed import first_that_replays
 
 from tornproof.harness.common.patch import replaced
-from tornproof.harness.explorers.roundtrip.parquet.cold_reads import (
-    BOUND_BYTES,
-    DEEP,
-    DEEPER,
-    _file,
-)
+from tornproof.harness.explorers.roundtrip.parquet.cold_reads import BOUND_BYTES, DEEP, DEEPER, _file
 from tornproof.impl.read.row_group import BATCH_FLOOR_BYTES
 
 

@@ -8,10 +8,7 @@ from replayed import first_that_replays
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.explorers.roundtrip.explorer import findings_of
 from tornproof.harness.explorers.roundtrip.parquet import converted_structs
-from tornproof.harness.explorers.roundtrip.parquet.converted_structs import (
-    KEPT,
-    UNIONS,
-)
+from tornproof.harness.explorers.roundtrip.parquet.converted_structs import KEPT, UNIONS
 from tornproof.harness.explorers.roundtrip.parts import part_of
 from tornproof.impl.migrate import shapes
 from tornproof.impl.parquet import fields

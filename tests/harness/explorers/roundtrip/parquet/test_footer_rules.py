@@ -9,11 +9,7 @@ from replayed import first_that_replays
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.explorers.roundtrip.parquet import footer_rules as module
-from tornproof.harness.explorers.roundtrip.parquet.footer_rules import (
-    REJECTED,
-    failed_controls,
-    footer_rules,
-)
+from tornproof.harness.explorers.roundtrip.parquet.footer_rules import REJECTED, failed_controls, footer_rules
 
 
 def test_each_number_is_stated_or_rejected() -> None:

@@ -19,7 +19,7 @@ from tornproof.impl.chunk import statistics
 def test_statistics_are_believed_where_they_fit() -> None:
     assert MANY * 3 > statistics.FEW_VALUES
     assert {each.field for each in judged_statistics()} == {
-        *("", "NUM_VALUES", "NULL_COUNT", "MIN_STAT", "MAX_STAT", "statistics"),
+        *("", "NUM_VALUES", "NULL_COUNT", "MIN_STAT", "MAX_STAT", "statistics")
     }
 
 

@@ -12,12 +12,7 @@ from replayed import first_that_replays
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.explorers.roundtrip.explorer import findings_of
 from tornproof.harness.explorers.roundtrip.parquet import packed_vectors
-from tornproof.harness.explorers.roundtrip.parquet.packed_vectors import (
-    LOG_SIZES,
-    failed_controls,
-    packed,
-    pages,
-)
+from tornproof.harness.explorers.roundtrip.parquet.packed_vectors import LOG_SIZES, failed_controls, packed, pages
 from tornproof.harness.explorers.roundtrip.parts import part_of
 from tornproof.impl.extension import vectors
 from tornproof.impl.extension.bit_packing import unpack

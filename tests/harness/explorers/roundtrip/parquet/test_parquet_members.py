@@ -8,9 +8,7 @@ from depth import sampled
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.explorers.roundtrip.explorer import findings_of, replay_roundtrip
-from tornproof.harness.explorers.roundtrip.parquet.parquet_members import (
-    declared,
-)
+from tornproof.harness.explorers.roundtrip.parquet.parquet_members import declared
 from tornproof.harness.explorers.roundtrip.parts import part_of
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.parquet import fields

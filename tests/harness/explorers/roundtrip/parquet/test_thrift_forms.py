@@ -6,12 +6,7 @@ import pytest
 from replayed import first_that_replays
 
 from tornproof.harness.common.patch import replaced
-from tornproof.harness.explorers.roundtrip.parquet.thrift_forms import (
-    number,
-    signed,
-    thrift_forms,
-    varint,
-)
+from tornproof.harness.explorers.roundtrip.parquet.thrift_forms import number, signed, thrift_forms, varint
 from tornproof.impl.parquet import thrift
 
 

@@ -10,10 +10,7 @@ from replayed import first_that_replays
 
 from tornproof.harness.common.patch import wrapped
 from tornproof.harness.explorers.roundtrip.parquet import verified_filters
-from tornproof.harness.explorers.roundtrip.parquet.verified_filters import (
-    failed_controls,
-    filtered_columns,
-)
+from tornproof.harness.explorers.roundtrip.parquet.verified_filters import failed_controls, filtered_columns
 from tornproof.impl.types.arrow import valid_decimal_shape
 from tornproof.impl.types.names import type_code
 from tornproof.impl.types.questdb import TypeTag, tag_of

@@ -42,6 +42,7 @@ from tornproof.harness.explorers.roundtrip.conditions.stored_kinds import (
     predicate_of,
     truth_of,
 )
+from tornproof.harness.explorers.roundtrip.metadata.usual_records import chunk_of, column_of, header_of
 from tornproof.harness.explorers.roundtrip.worked_out.parquet.bloom_filters import filter_of
 from tornproof.impl.pm.block import Block, Chunk, Statistic
 from tornproof.impl.pm.header import Column, FileHeader
@@ -98,31 +99,15 @@ class Stated:
 
     def column(self, number: int) -> Column:
         """Return the column of the header."""
-        return Column(
-            name=f"column {number}",
-            id=FIRST_ID + number,
-            type=self.kind.code,
-            flags=0,
-            fixed_byte_len=self.kind.fixed_bytes,
-            physical_type=self.kind.physical,
-            max_rep_level=int(self.is_nested),
-            max_def_level=int(not self.is_required),
-        )
+        levels = {"max_rep_level": int(self.is_nested), "max_def_level": int(not self.is_required)}
+        own = {"name": f"column {number}", "id": FIRST_ID + number, "fixed_byte_len": self.kind.fixed_bytes}
+        return column_of(self.kind.code, self.kind.physical, **own, **levels)
 
     @property
     def chunk(self) -> Chunk:
         """The chunk of the block."""
-        return Chunk(
-            codec=0,
-            encodings=1,
-            num_values=self.value_count,
-            byte_range_start=0,
-            total_compressed=0,
-            null_count=self.null_count,
-            distinct_count=None,
-            minimum=self._statistic(self.low),
-            maximum=self._statistic(self.high),
-        )
+        low, high = self._statistic(self.low), self._statistic(self.high)
+        return chunk_of(self.value_count, low, high, null_count=self.null_count)
 
     @property
     def bitset(self) -> bytes | None:
@@ -266,14 +251,10 @@ class Group:
     def header(self) -> FileHeader:
         """The header of the partition."""
         designated = [position for position, (_, each) in enumerate(self.present) if each.is_designated]
-        return FileHeader(
-            feature_flags=0,
+        return header_of(
+            (each.column(number) for number, each in self.present),
             designated_timestamp=designated[0] if designated else -1,
-            columns=tuple(each.column(number) for number, each in self.present),
-            sorting_columns=(),
             bloom_columns=tuple(range(len(self.present))) if self.has_filters else (),
-            squash_tracker=None,
-            size_bytes=0,
         )
 
     @property

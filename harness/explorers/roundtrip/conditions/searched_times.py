@@ -14,8 +14,9 @@ from tornproof.harness.explorers.roundtrip.conditions.stored_kinds import (
     leaves,
     truth_of,
 )
+from tornproof.harness.explorers.roundtrip.metadata.usual_records import chunk_of, column_of, header_of
 from tornproof.impl.pm.block import Block, Chunk, Statistic
-from tornproof.impl.pm.header import Column, FileHeader
+from tornproof.impl.pm.header import FileHeader
 from tornproof.impl.query.predicate import And, Comparison, IsIn, IsNull, Not, Operator, Or, Predicate
 from tornproof.impl.query.time_search import TimeRange, TimeTextError, implied_range, row_group_times, time_of_text
 from tornproof.impl.table.columns import SnapshotColumn
@@ -88,28 +89,8 @@ class Times:
 
     @property
     def _header(self) -> FileHeader:
-        columns = tuple(
-            Column(
-                name="ts",
-                id=number,
-                type=TIMESTAMP,
-                flags=0,
-                fixed_byte_len=0,
-                physical_type=self.physical,
-                max_rep_level=0,
-                max_def_level=0,
-            )
-            for number in range(2)
-        )
-        return FileHeader(
-            feature_flags=0,
-            designated_timestamp=self.position,
-            columns=columns,
-            sorting_columns=(),
-            bloom_columns=(),
-            squash_tracker=None,
-            size_bytes=0,
-        )
+        columns = tuple(column_of(TIMESTAMP, self.physical, name="ts", id=number) for number in range(2))
+        return header_of(columns, designated_timestamp=self.position)
 
 
 def _block(position: int, low: int | None, high: int | None) -> Block:
@@ -122,17 +103,7 @@ def _chunk(low: int | None, high: int | None) -> Chunk:
     minimum, maximum = (
         None if each is None else Statistic(each.to_bytes(8, "little", signed=True), True) for each in (low, high)
     )
-    return Chunk(
-        codec=0,
-        encodings=1,
-        num_values=1,
-        byte_range_start=0,
-        total_compressed=0,
-        null_count=0,
-        distinct_count=None,
-        minimum=minimum,
-        maximum=maximum,
-    )
+    return chunk_of(1, minimum, maximum, null_count=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

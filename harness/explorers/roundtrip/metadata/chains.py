@@ -30,9 +30,9 @@ from tornproof.harness.explorers.roundtrip.metadata.placed_partitions import (
     PATH,
     data_ending_at,
 )
+from tornproof.harness.explorers.roundtrip.metadata.usual_records import partition_of
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.table.partition import PartitionFiles
-from tornproof.impl.txn.transaction import Partition
 from tornproof.impl.verify.verify import Counts, verify_partition
 
 PROPERTY = "a verification counts what a chain of generations has, and names what is wrong in any of them"
@@ -77,15 +77,7 @@ def problem_of(chain: Chain) -> str | None:
         f"{PATH}/_pm": chain.content + b"\xee" * chain.behind_bytes,
         f"{PATH}/data.parquet": data_ending_at(chain.token) + b"\xee" * chain.data_behind_bytes,
     }
-    partition = Partition(
-        timestamp=0,
-        row_count=GROUP_ROWS * len(GROUPS),
-        name_txn=-1,
-        token=chain.token,
-        flags=PARQUET | GENERATED,
-        entry_offset_bytes=0,
-        row_count_offset_bytes=0,
-    )
+    partition = partition_of(GROUP_ROWS * len(GROUPS), token=chain.token, flags=PARQUET | GENERATED)
     where = PartitionFiles(storage=DiskImage.of_files(files), path=PATH, name=DIRECTORY)
     # What data.parquet says of itself is looked at elsewhere.
     with replaced("tornproof.impl.verify.verify:check_thrift_footer", lambda *_: (None, [])):

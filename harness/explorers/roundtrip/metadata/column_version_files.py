@@ -82,17 +82,12 @@ def failed_controls() -> Iterator[str]:
     module = "tornproof.impl.table.column_versions"
     controls: Controls = (
         (
-            "entries of all partitions are those of dictionaries",
+            "default entries are those of dictionaries",
             f"{module}:DEFAULT_PARTITION",
             DICTIONARY,
             "the number of column",
         ),
-        (
-            "entries of dictionaries are not looked up",
-            f"{module}:DICTIONARY",
-            DICTIONARY + 1,
-            "the number of dictionary",
-        ),
+        ("dictionaries are not looked up", f"{module}:DICTIONARY", DICTIONARY + 1, "the number of dictionary"),
         ("files may have any size", f"{module}:CV_LIMIT_BYTES", FILE_BYTES_MAX + 1, "because of size"),
         ("files may have no size", f"{module}:CV_LIMIT_BYTES", 0, "it is rejected: "),
     )

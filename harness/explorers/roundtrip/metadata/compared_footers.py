@@ -15,6 +15,7 @@ from typing import Any, TypeAlias, cast
 from msgspec.structs import replace
 
 from tornproof.harness.common.patch import Controls, not_noticed
+from tornproof.harness.explorers.roundtrip.metadata.usual_records import chunk_of, column_of, header_of
 from tornproof.impl.parquet.fields import Codec, Repetition
 from tornproof.impl.parquet.footer import ColumnChunk, ParquetFooter, RowGroup, Statistics
 from tornproof.impl.parquet.schema import SchemaElement, SchemaLeaf
@@ -23,7 +24,6 @@ from tornproof.impl.pm.block import Block, Chunk, Statistic
 from tornproof.impl.pm.chain import Metadata
 from tornproof.impl.pm.footer import Generation
 from tornproof.impl.pm.footer_comparison import compare_footer
-from tornproof.impl.pm.header import Column, FileHeader
 from tornproof.impl.types.physical import PhysicalType
 
 PROPERTY = "a footer agrees with _pm if it says the same, and only then"
@@ -107,14 +107,13 @@ def _wrong(field: str, offset_bytes: int, expected: object, actual: object) -> C
 def _base() -> Pair:
     names = ("at", "text", "hash", "list")
     leaves = tuple(_leaf(index, name) for index, name in enumerate(names))
-    columns = tuple(
-        Column(
+    columns = (
+        column_of(
+            0,
+            PHYSICAL_TYPES[index],
             name=name,
             id=index + 1,
-            type=0,
-            flags=0,
             fixed_byte_len=HASH_BYTES if index == HASHES else 0,
-            physical_type=PHYSICAL_TYPES[index],
             max_rep_level=1 if index == LISTS else 0,
             max_def_level=(0, 1, 1, 3)[index],
         )
@@ -136,15 +135,7 @@ def _base() -> Pair:
         leaves=leaves,
         row_groups=groups,
     )
-    header = FileHeader(
-        feature_flags=0,
-        designated_timestamp=DESIGNATED,
-        columns=columns,
-        sorting_columns=(),
-        bloom_columns=(),
-        squash_tracker=None,
-        size_bytes=0,
-    )
+    header = header_of(columns, designated_timestamp=DESIGNATED)
     # What the footer of `_pm` says of itself is nothing that Parquet says.
     return footer, Metadata(header=header, generation=cast(Generation, None), blocks=blocks)
 
@@ -209,17 +200,16 @@ def _chunk(number: int, index: int, rows: int) -> ColumnChunk:
 
 
 def _stated(chunk: ColumnChunk) -> Chunk:
-    statistics = chunk.statistics
-    return Chunk(
+    low, high = (Statistic(LOW, True), Statistic(HIGH, False)) if chunk.statistics else (None, None)
+    return chunk_of(
+        chunk.num_values,
+        low,
+        high,
         codec=chunk.codec,
         encodings=3 if chunk.dictionary_page_offset else 1,
-        num_values=chunk.num_values,
         byte_range_start=chunk.dictionary_page_offset or chunk.data_page_offset,
         total_compressed=COMPRESSED_BYTES,
-        null_count=statistics.null_count if statistics else None,
-        distinct_count=None,
-        minimum=Statistic(LOW, True) if statistics else None,
-        maximum=Statistic(HIGH, False) if statistics else None,
+        null_count=chunk.statistics.null_count if chunk.statistics else None,
     )
 
 

@@ -127,12 +127,7 @@ def failed_controls() -> Iterator[str]:
     """Yield what is not noticed of readers that check neither header nor timestamp, and of a flag in another bit."""
     module = "tornproof.impl.table.metadata_file"
     controls: Controls = (
-        (
-            "every number of columns is taken",
-            f"{module}:_check_minor_format",
-            lambda *_: None,
-            "because of MINOR_FORMAT",
-        ),
+        ("every count is taken", f"{module}:_check_minor_format", lambda *_: None, "because of MINOR_FORMAT"),
         ("every timestamp is taken", f"{module}:_check_timestamp", lambda *_: None, "because of TIMESTAMP_INDEX"),
         ("every type is taken", f"{module}:_check_type", lambda *_: None, "because of TYPE"),
         ("every index is taken", f"{module}:_check_index", lambda *_: None, "because of FLAGS"),

@@ -23,6 +23,7 @@ from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import (
     DraftChunk,
     DraftColumn,
 )
+from tornproof.harness.explorers.roundtrip.metadata.usual_records import partition_of
 from tornproof.harness.explorers.roundtrip.worked_out.tables.directories import interval_of
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.errors import Problem, ProblemError
@@ -114,10 +115,9 @@ class PlacedPartition:
     @property
     def partition(self) -> Partition:
         """Its entry in `_txn`."""
-        return Partition(
+        return partition_of(
+            self.row_count,
             timestamp=self.start,
-            row_count=self.row_count,
-            name_txn=-1,
             token=self.draft.token if self.token is None else self.token,
             flags=self.flags,
             entry_offset_bytes=ENTRY_AT,

@@ -176,12 +176,7 @@ def failed_controls() -> Iterator[str]:
             PARQUET_GENERATED,
             "partition 1 is",
         ),
-        (
-            "readers beside a writer read nothing",
-            f"{__name__}:safe_read",
-            _reject,
-            "read beside a writer, it is rejected: ",
-        ),
+        ("nothing is read beside writers", f"{__name__}:safe_read", _reject, "read beside a writer, it is rejected: "),
     )
     return not_noticed(controls, problem_of, transaction_files())
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
 from tornproof.harness.explorers.corruption.served import SMALLEST, WIDTHS_BYTES
+from tornproof.harness.explorers.roundtrip.metadata.usual_records import partition_of
 from tornproof.harness.explorers.roundtrip.native.reported import (
     NOT_LOOKED_AT,
     REFUSED,
@@ -320,17 +321,9 @@ def column_versions(entries: Iterable[tuple[int, int, int, int]]) -> ColumnVersi
     return ColumnVersions({each[:2]: ColumnVersion(**dict(zip(names, each, strict=True))) for each in entries})
 
 
-def partition_of(row_count: int) -> Partition:
+def native_partition(row_count: int) -> Partition:
     """Return what `_txn` says of a native partition of so many rows."""
-    return Partition(
-        timestamp=TIMESTAMP,
-        row_count=row_count,
-        name_txn=-1,
-        token=-1,
-        flags=0,
-        entry_offset_bytes=200,
-        row_count_offset_bytes=208,
-    )
+    return partition_of(row_count, timestamp=TIMESTAMP, entry_offset_bytes=200, row_count_offset_bytes=208)
 
 
 def partition_image(
@@ -366,7 +359,7 @@ def _reported(case: NativeColumns, *, is_quick: bool) -> list[Report]:
     files = PartitionFiles(storage=case.image, path=PATH, name=DIRECTORY)
     try:
         reported = check_native_columns(
-            files, partition_of(case.row_count), case.columns, case.versions, symbols, quick=is_quick
+            files, native_partition(case.row_count), case.columns, case.versions, symbols, quick=is_quick
         )
         return [report_of(each) for each in reported]
     except StorageError:
@@ -384,7 +377,7 @@ def _problem_of_keys(case: NativeColumns, column: TableColumn) -> str | None:
         return None
     files = PartitionFiles(storage=case.image, path=PATH, name=DIRECTORY)
     try:
-        keys = native_keys(files, partition_of(case.row_count), case.versions, column, _symbols(0))
+        keys = native_keys(files, native_partition(case.row_count), case.versions, column, _symbols(0))
     except NotComparedError:
         found = None
     else:

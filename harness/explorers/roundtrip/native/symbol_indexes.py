@@ -24,8 +24,8 @@ from tornproof.harness.explorers.roundtrip.native.native_columns import (
     PATH,
     TIMESTAMP,
     column_versions,
+    native_partition,
     partition_image,
-    partition_of,
 )
 from tornproof.harness.explorers.roundtrip.native.reported import NOT_LOOKED_AT, REFUSED, Report, report_of, words_of
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -93,7 +93,7 @@ class IndexedRows:
         beside = TableFiles(columns=(other, *(column,) * self.times), versions=versions, symbols=symbols)
         files = PartitionFiles(storage=image, path=PATH, name=DIRECTORY)
         try:
-            found = Indexes.of(beside).compare(files, partition_of(self.rows), lambda *_: self._keys())
+            found = Indexes.of(beside).compare(files, native_partition(self.rows), lambda *_: self._keys())
         except StorageError:
             return 0, [REFUSED]
         return found.compared, [*map(report_of, found.problems), *map(report_of, found.notes)]

@@ -18,11 +18,12 @@ from msgspec.structs import replace
 
 from tornproof.harness.common.patch import Controls, not_noticed, original_of
 from tornproof.harness.explorers.roundtrip.forms import parquet_of
+from tornproof.harness.explorers.roundtrip.metadata.usual_records import chunk_of
 from tornproof.harness.explorers.roundtrip.parquet.judged_statistics import BINARY, BYTE_ARRAY, INT96, Ordered, types
 from tornproof.impl.chunk.chunk import decode_chunk
 from tornproof.impl.chunk.together import Piece, decode_together
 from tornproof.impl.errors import ProblemError
-from tornproof.impl.pm.block import Chunk, Statistic
+from tornproof.impl.pm.block import Statistic
 
 PROPERTY = "chunks that are decoded together are what each is alone"
 FILE = "data.parquet"
@@ -163,16 +164,15 @@ def _pieces(name: str, count: int, codec: str, has_checksums: bool, has_dictiona
 def _piece(of: Ordered, content: bytes, meta: pq.ColumnChunkMetaData, codec: str) -> Piece:
     start, size_bytes = meta.dictionary_page_offset or meta.data_page_offset, meta.total_compressed_size
     low, _, high = of.values
-    chunk = Chunk(
+    chunk = chunk_of(
+        meta.num_values,
+        Statistic(of.stored(low), True) if of.is_ordered and of.stored(low) else None,
+        Statistic(of.stored(high), True) if of.is_ordered else None,
         codec=CODECS[codec],
         encodings=sum({ENCODING_BITS.get(each, 0) for each in meta.encodings}),
-        num_values=meta.num_values,
         byte_range_start=start,
         total_compressed=size_bytes,
         null_count=1,
-        distinct_count=None,
-        minimum=Statistic(of.stored(low), True) if of.is_ordered and of.stored(low) else None,
-        maximum=Statistic(of.stored(high), True) if of.is_ordered else None,
     )
     return Piece(content[start : start + size_bytes], of.column, chunk)
 

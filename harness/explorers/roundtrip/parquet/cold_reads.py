@@ -127,12 +127,7 @@ def failed_controls() -> Iterator[str]:
         ("lists may miss in others", "tornproof.impl.chunk.chunk:_check_inner_lists", lambda *_: None),
         ("lists may be of any number", f"{module}:check_rows", lambda *_, **__: None, "are taken"),
         ("values may take any room", f"{module}:batch_bound_bytes", lambda _: BOUND_BYTES << 4, "are made of nothing"),
-        (
-            "values may take no room",
-            f"{module}:batch_bound_bytes",
-            lambda _: 0,
-            "it is rejected: data.parquet: NUM_VALUES",
-        ),
+        ("nothing takes room", f"{module}:batch_bound_bytes", lambda _: 0, "it is rejected: data.parquet: NUM_VALUES"),
     )
     few = [each for each in cold_reads() if each.null_count is None or each.of == "bytes"]
     return not_noticed(controls, problem_of, few)

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from tornproof.harness.common.patch import Controls, not_noticed
 from tornproof.harness.explorers.roundtrip.conditions.stored_kinds import UNCOUNTED
+from tornproof.harness.explorers.roundtrip.metadata.usual_records import chunk_of, column_of
 from tornproof.impl.chunk.statistics import are_exact, check_bounds, check_counts
 from tornproof.impl.errors import CorruptError
 from tornproof.impl.pm.block import Chunk, Statistic
@@ -63,16 +64,8 @@ class Ordered:
     @property
     def column(self) -> Column:
         """The column."""
-        return Column(
-            name=NAME,
-            id=self.id,
-            type=self.type,
-            flags=0,
-            fixed_byte_len=self.fixed_bytes,
-            physical_type=self.physical,
-            max_rep_level=0,
-            max_def_level=1,
-        )
+        own = {"name": NAME, "id": self.id, "fixed_byte_len": self.fixed_bytes}
+        return column_of(self.type, self.physical, max_def_level=1, **own)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,16 +101,13 @@ class Judged:
     def chunk(self) -> Chunk:
         """What is said of them."""
         null_count = None if self.more_nulls is None else self.values.count(None) + self.more_nulls
-        return Chunk(
-            codec=0,
-            encodings=1,
-            num_values=len(self.values) + self.more_values,
-            byte_range_start=START_BYTES,
-            total_compressed=10,
-            null_count=null_count,
-            distinct_count=None,
-            minimum=self._statistic(self.low),
-            maximum=self._statistic(self.high),
+        value_count, low, high = (
+            len(self.values) + self.more_values,
+            self._statistic(self.low),
+            self._statistic(self.high),
+        )
+        return chunk_of(
+            value_count, low, high, null_count=null_count, byte_range_start=START_BYTES, total_compressed=10
         )
 
     def _statistic(self, said: tuple[Any, bool] | None) -> Statistic | None:

@@ -23,7 +23,8 @@ from tornproof.impl.extension.pfor import decode_pfor, encode_pfor
 from tornproof.impl.extension.vectors import Vectors, encode_vectors
 
 PROPERTY = "pages of packed vectors have the values that were packed"
-BLOCK_VALUES = "tornproof.impl.extension.vectors:BLOCK_VALUE_COUNT"
+EXTENSION = "tornproof.impl.extension"
+BLOCK_VALUES = f"{EXTENSION}.vectors:BLOCK_VALUE_COUNT"
 LOG_SIZES = range(3, 16)
 TYPES = ("<i8", "<i4", "<f8", "<f4")
 SPREAD = 0x9E37_79B9_7F4A_7C15
@@ -317,34 +318,19 @@ def _problem_of_sound(page: Page) -> str | None:
 
 def failed_controls() -> Iterator[str]:
     """Yield what is not noticed of readers without exceptions, without negative zeros, and that look at no heads."""
-    with replaced("tornproof.impl.extension.pfor:values_of", lambda rows, vectors: rows.reshape(-1)):
+    with replaced(f"{EXTENSION}.pfor:values_of", lambda rows, vectors: rows.reshape(-1)):
         if problem_of(pages()[0]) is None:
             yield f"{pages()[0].name}: values without exceptions were not noticed"
     decode = original_of(f"{__name__}:decode_alp")
     zeros: Controls = (("no zero is negative", f"{__name__}:decode_alp", lambda *of, **to: decode(*of, **to) + 0.0),)
     yield from not_noticed(zeros, problem_of, [page for page in pages() if page.type[1] == "f"])
     controls: Controls = (
-        (
-            "heads are not looked at",
-            "tornproof.impl.extension.pfor:check_page",
-            lambda *_, **__: None,
-            "it is taken for",
-        ),
-        (
-            "errors have no place",
-            "tornproof.impl.extension.vectors:CorruptError",
-            _without_place,
-            "it is rejected, but",
-        ),
+        ("heads are not looked at", f"{EXTENSION}.pfor:check_page", lambda *_, **__: None, "it is taken for"),
+        ("errors have no place", f"{EXTENSION}.vectors:CorruptError", _without_place, "it is rejected, but"),
     )
     yield from not_noticed(controls, problem_of, broken_pages())
     narrow: Controls = tuple(
-        (
-            f"numbers of {of} take a bit less",
-            f"tornproof.impl.extension.{of}:encode_vectors",
-            _narrowed,
-            "comes back as",
-        )
+        (f"numbers of {of} take a bit less", f"{EXTENSION}.{of}:encode_vectors", _narrowed, "comes back as")
         for of in ("alp", "pfor")
     )
     yield from not_noticed(narrow, problem_of, packed())

@@ -197,12 +197,7 @@ def failed_controls() -> Iterator[str]:
         ("no page of many is found", f"{many}:ENCODING_COUNT_MAX", 0, "an ordinary page beside it"),
         ("every encoding is one of many", f"{many}:ENCODING_COUNT_MAX", 1 << 30, "it has an encoding that none is"),
         ("statistics of many have no members", f"{many}:STATISTICS_MEMBER_COUNT_MAX", 0, "it is no ordinary page"),
-        (
-            "every size of many is taken",
-            f"{many}:_are_possible",
-            lambda sizes, *_: sizes >= 0,
-            "it is one ordinary page",
-        ),
+        ("every size is taken", f"{many}:_are_possible", lambda sizes, *_: sizes >= 0, "it is one ordinary page"),
         ("encodings of many are sizes", f"{many}:SinglePages", _with_sizes, "the size and the encoding"),
         ("every page of many is ordinary", f"{__name__}:single_pages", _walked, "its checksum is not looked at"),
         *(

@@ -275,12 +275,7 @@ def failed_controls() -> Iterator[str]:
     if words not in (_difference_with(words, one, one, times=2) or ""):
         yield "rows that are missing were not noticed"
     controls: Controls = (
-        (
-            "one place takes all options",
-            "tornproof.impl.write.partition_change:check_options",
-            lambda *_: None,
-            "nothing",
-        ),
+        ("one place takes all", "tornproof.impl.write.partition_change:check_options", lambda *_: None, "nothing"),
     )
     yield from not_noticed(controls, problem_of, wrong())
     unsorted: Controls = (

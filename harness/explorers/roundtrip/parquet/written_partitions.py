@@ -160,12 +160,7 @@ def failed_controls() -> Iterator[str]:
             lambda name, at, length: reference(name, at, length + 1),
             "into what begins at",
         ),
-        (
-            "no partition has nulls",
-            "tornproof.impl.write.table_writer:_has_null",
-            lambda *_: False,
-            "says False of nulls",
-        ),
+        ("nothing has nulls", "tornproof.impl.write.table_writer:_has_null", lambda *_: False, "says False of nulls"),
     )
     yield from not_noticed(more, problem_of, written_partitions()[:1])
     by_name = {each.name: each for each in written_partitions()}

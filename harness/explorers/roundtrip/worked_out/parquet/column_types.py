@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from tornproof.harness.explorers.corruption import every_type
 from tornproof.harness.explorers.roundtrip.metadata.metadata_rules import Bounds, bounds_of_types, proven
+from tornproof.harness.explorers.roundtrip.metadata.usual_records import column_of
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, ask
 from tornproof.impl.chunk.chunk import leaf_of
 from tornproof.impl.chunk.metadata import Leaf
@@ -188,16 +189,8 @@ def readable_forms() -> Iterator[Question]:
             is_list = bool(dimensions) and physical is PhysicalType.DOUBLE
             # Each list may be null, or only the outer one; each element may be.
             is_nested = is_list and levels in ((dimensions, 2 * dimensions + 1), (dimensions, dimensions + 2))
-            column = Column(
-                name="c",
-                id=0,
-                type=code,
-                flags=0,
-                fixed_byte_len=fixed_bytes,
-                physical_type=physical,
-                max_rep_level=levels[0],
-                max_def_level=levels[1],
-            )
+            of_levels = {"max_rep_level": levels[0], "max_def_level": levels[1]}
+            column = column_of(code, physical, fixed_byte_len=fixed_bytes, **of_levels)
             words = f"a column of the type {of} as {physical.name} of {fixed_bytes} bytes with the levels {levels}"
             yield ask("readable forms", words, is_plain or is_nested, _is_readable, column)
             is_own = (physical.name, fixed_bytes) == (own, int(length)) and levels in ((0, 0), (0, 1))

@@ -16,6 +16,7 @@ from tornproof.harness.common.new_tables import commit_rows, new_table
 from tornproof.harness.common.whose_error import needed, the_only
 from tornproof.harness.explorers.corruption.crafted import overwritten
 from tornproof.harness.explorers.roundtrip.forms import opened
+from tornproof.harness.explorers.roundtrip.metadata.usual_records import column_of
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, ask, outcome_of
 from tornproof.harness.explorers.roundtrip.worked_out.writing.later_keys import PATH as PATH_OF_POINTS
 from tornproof.harness.explorers.roundtrip.worked_out.writing.unordered_rows import KEY, TIMES, of_another_program
@@ -181,16 +182,7 @@ def _index(code: int, *, row_count: int, **of_index: Any) -> ColumnIndex:
 
 
 def _column(code: int) -> Column:
-    return Column(
-        name="k",
-        id=0,
-        type=code,
-        flags=0,
-        fixed_byte_len=UUID_BYTES,
-        physical_type=FIXED_LEN_BYTE_ARRAY,
-        max_rep_level=0,
-        max_def_level=1,
-    )
+    return column_of(code, FIXED_LEN_BYTE_ARRAY, name="k", fixed_byte_len=UUID_BYTES, max_def_level=1)
 
 
 def _judged(index: ColumnIndex, *of_values: Any) -> Any:

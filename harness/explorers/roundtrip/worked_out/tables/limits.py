@@ -15,6 +15,7 @@ from tornproof.harness.common.new_tables import TIME, metadata_with, new_table_o
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.explorers.roundtrip.forms import in_form, opened, parquet_of, reader_of
 from tornproof.harness.explorers.roundtrip.metadata.transaction_files import ENTRY, Entry, of_entries
+from tornproof.harness.explorers.roundtrip.metadata.usual_records import chunk_of
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, ask, outcome_of
 from tornproof.harness.explorers.roundtrip.writing.kills import table_of_rows
 from tornproof.harness.simulator.filesystem.image import DiskImage
@@ -163,17 +164,7 @@ def _read_together(size_bytes: int) -> list[Any]:
 
 
 def _chunk(size_bytes: int, value_count: int, start: int = 4) -> Chunk:
-    return Chunk(
-        codec=0,
-        encodings=1,
-        num_values=value_count,
-        byte_range_start=start,
-        total_compressed=size_bytes,
-        null_count=None,
-        distinct_count=None,
-        minimum=None,
-        maximum=None,
-    )
+    return chunk_of(value_count, byte_range_start=start, total_compressed=size_bytes)
 
 
 def _values_within(chunks: ChunkForm, less: int) -> Any:

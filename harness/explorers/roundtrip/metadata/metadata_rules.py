@@ -214,14 +214,14 @@ def _misplaced(problem: Problem, draft: Draft) -> str | None:
 def failed_controls() -> Iterator[str]:
     """Yield what is not noticed of an answer that is wrong in either way, and of what is said of a sound file."""
     check, encode, view = (original_of(each) for each in (CHECK, ENCODE, VIEW))
+
+    def turned(*of: Any, **more: Any) -> MetadataView:
+        opened: MetadataView = view(*of, **more)
+        return structs.replace(opened, block_offsets=opened.block_offsets[::-1])
+
     controls: Controls = (
         ("an encoder stops too early", ENCODE, lambda *of: encode(*of)[:-1], "it is encoded in another way"),
-        (
-            "a view has row groups in the opposite order",
-            VIEW,
-            lambda *of, **more: _turned(view(*of, **more)),
-            "seen in parts, chunk",
-        ),
+        ("a view has row groups in the opposite order", VIEW, turned, "seen in parts, chunk"),
         ("fields are elsewhere", CHECK, lambda *of, **more: map(_moved, check(*of, **more)), "is said to be at byte"),
     )
     views: Controls = tuple(
@@ -246,10 +246,6 @@ def failed_controls() -> Iterator[str]:
     ):
         if problem_of(rule) is None:
             yield f"{rule.name}: not noticed"
-
-
-def _turned(view: MetadataView) -> MetadataView:
-    return structs.replace(view, block_offsets=view.block_offsets[::-1])
 
 
 def _with(view_of: Callable[..., MetadataView], method: str, odd: object) -> Callable[..., MetadataView]:

@@ -121,7 +121,10 @@ class _Careless(PartitionChanger, kw_only=True):
 def _image() -> DiskImage:
     image = table_of_rows(PATH, FIRST, of=TypeTag.VARCHAR)
     path = the_only(path for path in image.files if path.endswith(PM_FILE))
-    return DiskImage({**image.files, path: _promising(image.files[path])}, image.directories)
+    content = image.files[path]
+    # The header of its only generation says that the second column is ASCII.
+    promising = overwritten(content, FLAGS_AT, bytes([content[FLAGS_AT] | ASCII]))
+    return image.with_file(path, with_checksum(promising))
 
 
 @functools.cache
@@ -131,8 +134,3 @@ def _renamed() -> DiskImage:
         image, PATH, lambda columns: (replace(column, name=f"{column.name} of today") for column in columns)
     )
     return image.with_file(f"{PATH}/{META_FILE}", content)
-
-
-def _promising(content: bytes) -> bytes:
-    """Return a metadata file of one generation whose second column says that it is ASCII."""
-    return with_checksum(overwritten(content, FLAGS_AT, bytes([content[FLAGS_AT] | ASCII])))

@@ -107,10 +107,8 @@ def machines() -> Iterator[Question]:
         "written, or made": lambda storage, path: storage.open_for_writing(path, OpenMode.EXISTING_OR_NEW),
     }
     for words, call in opened.items():
-        found = functools.partial(_opened_pipe, call)
-        yield Question(
-            "pipes", f"whether a pipe that is {words} is refused and waited for", found, ("StorageError", [])
-        )
+        name = f"whether a pipe that is {words} is refused and waited for"
+        yield ask("pipes", name, ("StorageError", []), _opened_pipe, call)
 
     for name, (words, call) in itertools.product(UNUSABLE_NAMES, CALLS.items()):
         yield ask("unusable names", f"what comes of {words} {name!r}", "StorageError", _called, call, name)

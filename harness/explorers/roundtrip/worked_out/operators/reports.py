@@ -21,7 +21,7 @@ from tornproof.harness.explorers.roundtrip.worked_out.question import Question, 
 from tornproof.harness.explorers.roundtrip.writing.kills import table_of_rows
 from tornproof.harness.simulator.filesystem.beside import BesideStorage
 from tornproof.harness.simulator.filesystem.image import DiskImage
-from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
+from tornproof.harness.simulator.filesystem.intercept import CallKind
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.errors import BusyError, Problem, StorageError
@@ -323,7 +323,8 @@ def _of_cut_files(form: Form) -> set[str]:
     outcomes = set[str]()
     for first in itertools.count():
         disk = MemoryStorage.of(DiskImage.of_files({"before": few_numbers()}))
-        storage = BesideStorage(disk, functools.partial(_cut, disk), first=first, may_act=_is_read)
+        cut = functools.partial(_cut, disk)
+        storage = BesideStorage(disk, cut, first=first, may_act=lambda call: call.kind is CallKind.PREAD)
         outcome = outcome_of(functools.partial(change_footer_form, storage, "before", form.footer, out="after"))
         if storage.acted_at is None:
             break
@@ -335,10 +336,6 @@ def _cut(disk: MemoryStorage) -> bool:
     with disk.open_for_writing("before") as file:
         file.truncate(1)
     return True
-
-
-def _is_read(call: Call) -> bool:
-    return call.kind is CallKind.PREAD
 
 
 def _sizes(form: Form) -> Any:

@@ -29,7 +29,6 @@ from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.parquet.bloom_filter import BLOCK_BYTES
 from tornproof.impl.parquet.encode_options import EncodeOptions
 from tornproof.impl.parquet.fields import PageType
-from tornproof.impl.parquet.footer import ColumnChunk
 from tornproof.impl.parquet.thrift import Field, Items, Kind, Struct, decode, encode, with_fields
 from tornproof.impl.pm.block import Statistic
 from tornproof.impl.pm.header import Column
@@ -45,6 +44,7 @@ NUMBERS: dict[str, tuple[int | None, ...]] = {
 PAGE_ROWS, GROUP_ROWS = 3, 9
 """Of `v` the last page of the first row group is null, of `w` the first one has the bounds of that row group. The
 second row group has single pages."""
+COLUMN_INDEX, OFFSET_INDEX = "column_index", "offset_index"
 PAGES = ((0, 0), (0, 1), (1, 0))
 """The numbers of row groups and pages, all with values."""
 UNKNOWN_ID, HEAD_BYTES = 15, 2
@@ -227,6 +227,13 @@ def _with_byte(at: int, value: int, content: bytes) -> bytes:
     return overwritten(content, at, bytes([value]))
 
 
+def _of_index(part: str, column: str, group: int, change: Change, wrong: str) -> Damage:
+    """Return a damage of an index of a column, of which a verification names one field."""
+    return Damage(
+        column, group, part, change, [f"{wrong} {part.replace('_', ' ')} of column {column!r} of row group {group}"]
+    )
+
+
 def _of_column_indexes() -> dict[str, Damage]:
     changes: dict[str, tuple[int, Callable[[Any], Any]]] = {
         "min_values": (2, functools.partial(_other_bound, 1)),
@@ -235,12 +242,12 @@ def _of_column_indexes() -> dict[str, Damage]:
         "null_pages": (1, lambda _: 1),
     }
     return {
-        f"{name} of page {page} of column {column} of row group {group} are other ones": Damage(
+        f"{name} of page {page} of column {column} of row group {group} are other ones": _of_index(
+            COLUMN_INDEX,
             column,
             group,
-            "column_index",
             functools.partial(_element_changed, field_id, page, change),
-            [f"{name}[{page}] in column index of column {column!r} of row group {group}"],
+            f"{name}[{page}] in",
         )
         for column, (group, page), (name, (field_id, change)) in itertools.product(NUMBERS, PAGES, changes.items())
     }
@@ -260,12 +267,12 @@ def _of_orders() -> dict[str, Damage]:
         for column, group, order in itertools.product(NUMBERS, (0, 1), (0, 1, 2))
     }
     bounds = {
-        f"{name} of page {page} of row group {group} is beyond the other bound": Damage(
+        f"{name} of page {page} of row group {group} is beyond the other bound": _of_index(
+            COLUMN_INDEX,
             "v",
             group,
-            "column_index",
             functools.partial(_element_changed, field_id, page, functools.partial(_other_bound, step)),
-            [f"min_values in column index of column 'v' of row group {group}"],
+            "min_values in",
         )
         for (group, page), (name, field_id, step) in itertools.product(PAGES, (("minimum", 2, 9), ("maximum", 3, -9)))
     }
@@ -275,34 +282,25 @@ def _of_orders() -> dict[str, Damage]:
 def _of_other_counts() -> dict[str, Damage]:
     """Return indexes that lack something of the last page, or have a bound that is no number."""
     lists = {"null_pages": 1, "min_values": 2, "max_values": 3, "null_counts": 5}
-    of = "column 'v' of row group {}"
     fewer = {
-        f"{name} of row group {group} are one less": Damage(
-            "v",
-            group,
-            "column_index",
-            functools.partial(_field_changed, field_id, _without_last),
-            [f"{name} in column index of {of.format(group)}"],
+        f"{name} of row group {group} are one less": _of_index(
+            COLUMN_INDEX, "v", group, functools.partial(_field_changed, field_id, _without_last), f"{name} in"
         )
         for group, (name, field_id) in itertools.product((0, 1), lists.items())
     }
     locations = {
-        f"the locations of row group {group} are one less": Damage(
-            "v",
-            group,
-            "offset_index",
-            functools.partial(_field_changed, 1, _without_last),
-            [f"pages in offset index of {of.format(group)}"],
+        f"the locations of row group {group} are one less": _of_index(
+            OFFSET_INDEX, "v", group, functools.partial(_field_changed, 1, _without_last), "pages in"
         )
         for group in (0, 1)
     }
     narrow = {
-        f"a bound of page {page} of row group {group} has a byte less": Damage(
+        f"a bound of page {page} of row group {group} has a byte less": _of_index(
+            COLUMN_INDEX,
             "v",
             group,
-            "column_index",
             functools.partial(_element_changed, 2, page, lambda bound: bound[:-1]),
-            [f"bounds in column index of {of.format(group)}"],
+            "bounds in",
         )
         for group, page in PAGES
     }
@@ -320,12 +318,12 @@ def _without_last(items: Items) -> Items:
 def _of_offset_indexes() -> dict[str, Damage]:
     names = {"offset": 1, "compressed_page_size": 2, "first_row_index": 3}
     return {
-        f"{name} of page {page} of row group {group} is one more": Damage(
+        f"{name} of page {page} of row group {group} is one more": _of_index(
+            OFFSET_INDEX,
             "v",
             group,
-            "offset_index",
             functools.partial(_element_changed, 1, page, functools.partial(_one_more, location_id)),
-            [f"{name} of page {page} in offset index of column 'v' of row group {group}"],
+            f"{name} of page {page} in",
         )
         for (group, page), (name, location_id) in itertools.product(PAGES, names.items())
     }
@@ -341,17 +339,14 @@ def _named(damage: Damage, *, has_checksums: bool) -> list[str]:
     image = _written(has_checksums=has_checksums)
     path = the_only(each for each in image.files if each.endswith(DATA_FILE))
     content, column = image.files[path], 1 + [*NUMBERS].index(damage.column)
-    start, size_bytes = _place_of(opened(content).decoded().row_groups[damage.group].chunks[column], damage.part)
+    chunk = opened(content).decoded().row_groups[damage.group].chunks[column]
+    start, size_bytes = (getattr(chunk, f"{damage.part}_{of}") for of in ("offset", "length"))
     needed(size_bytes is not None, f"the length of the {damage.part} is stated")
     after = damage.change(content[start : start + size_bytes])
     needed(len(after) == size_bytes, "the part is as long as it was")
     changed = {path: content[:start] + after + content[start + size_bytes :]}
     table = open_table(DiskImage({**image.files, **changed}, image.directories), PATH)
     return [problem.field for problem in verify_table(table).all_problems]
-
-
-def _place_of(chunk: ColumnChunk, part: str) -> tuple[int, int]:
-    return getattr(chunk, f"{part}_offset"), getattr(chunk, f"{part}_length")
 
 
 @functools.cache

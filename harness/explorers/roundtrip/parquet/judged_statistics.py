@@ -41,7 +41,7 @@ NO_BOUND = bytes(5)
 Stored: TypeAlias = Callable[[Any], bytes]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Ordered:
     """A type: how Arrow has its values, three of them in order, how a bound has one, and what they are compared by."""
 
@@ -193,105 +193,46 @@ def types() -> tuple[Ordered, ...]:
     cents: Callable[[Decimal], int] = lambda value: int(value.scaleb(2))  # noqa: E731
     exact_cents: Callable[[Decimal], int] = lambda value: int(Fraction(value) * 100)  # noqa: E731
     large = 1 << 40
+    texts, uuids = (b"a", b"b", b"\xc3\xa9"), (bytes(16), b"\x7f" * 16, b"\x80" + bytes(15))
+    digits = (Decimal("-1.50"), Decimal("0.01"), Decimal("12345678901234.56"))
+    # More digits than decimal arithmetic keeps by default.
+    many_digits = (Decimal(f"-{'9' * 36}.99"), Decimal("0.01"), Decimal(f"{'7' * 36}.71"))
     return (
-        Ordered(name="BYTE", type=2, physical=INT32, arrow=pa.int32(), values=(-7, 0, 9), stored=_packed("<i")),
+        Ordered("BYTE", 2, INT32, pa.int32(), (-7, 0, 9), _packed("<i")),
+        Ordered("INT", 5, INT32, pa.int32(), (-(1 << 31), -1, 256), _packed("<i")),
+        Ordered("LONG", 6, INT64, pa.int64(), (-large, 1, large), _packed("<q")),
+        Ordered("TIMESTAMP", 8, INT64, pa.int64(), (0, 1, large), _packed("<q")),
+        Ordered("CHAR", 4, INT32, pa.int32(), (7, 300, 65535), _packed("<i")),
+        Ordered("IPv4", IPV4, INT32, pa.int32(), (1, 1 << 30, -(1 << 31)), _packed("<i"), key=unsigned),
+        Ordered("FLOAT", 9, FLOAT, pa.float32(), (-2.5, 0.25, 8.0), _packed("<f")),
+        Ordered("DOUBLE", 10, DOUBLE, pa.float64(), (-1e300, 0.0, 0.1), _packed("<d")),
+        Ordered("BOOLEAN", 1, BOOLEAN, pa.bool_(), (False, True, True), _packed("<?")),
+        Ordered("VARCHAR", VARCHAR, BYTE_ARRAY, pa.binary(), texts, bytes),
+        Ordered("VARCHAR of another writer", VARCHAR, BYTE_ARRAY, pa.binary(), texts, bytes, id=NO_ID),
+        Ordered("BINARY", BINARY, BYTE_ARRAY, pa.binary(), (b"", b"\x7f", b"\xff"), bytes),
+        Ordered("UUID", 19, FIXED, pa.binary(16), uuids, bytes, fixed_bytes=16),
         Ordered(
-            name="INT", type=5, physical=INT32, arrow=pa.int32(), values=(-(1 << 31), -1, 256), stored=_packed("<i")
-        ),
-        Ordered(name="LONG", type=6, physical=INT64, arrow=pa.int64(), values=(-large, 1, large), stored=_packed("<q")),
-        Ordered(name="TIMESTAMP", type=8, physical=INT64, arrow=pa.int64(), values=(0, 1, large), stored=_packed("<q")),
-        Ordered(name="CHAR", type=4, physical=INT32, arrow=pa.int32(), values=(7, 300, 65535), stored=_packed("<i")),
-        Ordered(
-            name="IPv4",
-            type=IPV4,
-            physical=INT32,
-            arrow=pa.int32(),
-            values=(1, 1 << 30, -(1 << 31)),
-            stored=_packed("<i"),
-            key=unsigned,
-        ),
-        Ordered(
-            name="FLOAT", type=9, physical=FLOAT, arrow=pa.float32(), values=(-2.5, 0.25, 8.0), stored=_packed("<f")
-        ),
-        Ordered(
-            name="DOUBLE", type=10, physical=DOUBLE, arrow=pa.float64(), values=(-1e300, 0.0, 0.1), stored=_packed("<d")
-        ),
-        Ordered(
-            name="BOOLEAN", type=1, physical=BOOLEAN, arrow=pa.bool_(), values=(False, True, True), stored=_packed("<?")
-        ),
-        Ordered(
-            name="VARCHAR",
-            type=VARCHAR,
-            physical=BYTE_ARRAY,
-            arrow=pa.binary(),
-            values=(b"a", b"b", b"\xc3\xa9"),
-            stored=bytes,
-        ),
-        Ordered(
-            name="VARCHAR of another writer",
-            type=VARCHAR,
-            physical=BYTE_ARRAY,
-            arrow=pa.binary(),
-            values=(b"a", b"b", b"\xc3\xa9"),
-            stored=bytes,
-            id=NO_ID,
-        ),
-        Ordered(
-            name="BINARY",
-            type=BINARY,
-            physical=BYTE_ARRAY,
-            arrow=pa.binary(),
-            values=(b"", b"\x7f", b"\xff"),
-            stored=bytes,
-        ),
-        Ordered(
-            name="UUID",
-            type=19,
-            physical=FIXED,
-            arrow=pa.binary(16),
-            values=(bytes(16), b"\x7f" * 16, b"\x80" + bytes(15)),
-            stored=bytes,
-            fixed_bytes=16,
-        ),
-        Ordered(
-            name="DECIMAL",
-            type=31 | 18 << 8 | 2 << 18,
-            physical=FIXED,
-            arrow=pa.decimal128(18, 2),
-            values=(Decimal("-1.50"), Decimal("0.01"), Decimal("12345678901234.56")),
-            stored=lambda value: cents(value).to_bytes(8, "big", signed=True),
+            "DECIMAL",
+            31 | 18 << 8 | 2 << 18,
+            FIXED,
+            pa.decimal128(18, 2),
+            digits,
+            lambda value: cents(value).to_bytes(8, "big", signed=True),
             key=cents,
             fixed_bytes=8,
         ),
-        # More digits than decimal arithmetic keeps by default.
         Ordered(
-            name="DECIMAL of 38 digits",
-            type=32 | 38 << 8 | 2 << 18,
-            physical=FIXED,
-            arrow=pa.decimal128(38, 2),
-            values=(Decimal(f"-{'9' * 36}.99"), Decimal("0.01"), Decimal(f"{'7' * 36}.71")),
-            stored=lambda value: exact_cents(value).to_bytes(16, "big", signed=True),
+            "DECIMAL of 38 digits",
+            32 | 38 << 8 | 2 << 18,
+            FIXED,
+            pa.decimal128(38, 2),
+            many_digits,
+            lambda value: exact_cents(value).to_bytes(16, "big", signed=True),
             key=exact_cents,
             fixed_bytes=16,
         ),
-        Ordered(
-            name="of no type",
-            type=-1,
-            physical=INT32,
-            arrow=pa.int32(),
-            values=(1, 2, 3),
-            stored=_packed("<i"),
-            is_ordered=False,
-        ),
-        Ordered(
-            name="INT96",
-            type=8,
-            physical=INT96,
-            arrow=pa.binary(12),
-            values=(bytes(12), b"\1" * 12, b"\2" * 12),
-            stored=bytes,
-            is_ordered=False,
-        ),
+        Ordered("of no type", -1, INT32, pa.int32(), (1, 2, 3), _packed("<i"), is_ordered=False),
+        Ordered("INT96", 8, INT96, pa.binary(12), (bytes(12), b"\1" * 12, b"\2" * 12), bytes, is_ordered=False),
     )
 
 

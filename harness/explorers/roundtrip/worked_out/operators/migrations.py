@@ -219,6 +219,16 @@ def _converted(image: DiskImage, path: str) -> str:
 def rejections() -> Iterator[Question]:
     """Yield files that a migration rejects: as damaged, or as sound and not to be described."""
     whole = _written({"n": [3, 1], "t": ["a", "b"]})
+    yield from _rejected_files(whole)
+    yield from _rejected_documents(whole)
+    yield from _rejected_elements(whole)
+    wide = _written({"a": [1, 2], "b": [3, 4], "c": [5, 6]})
+    for limit, expected in ((5, "UnsupportedError"), (6, "made"), (7, "made")):
+        words = f"a migration of a file with 6 chunks where readers take {limit}"
+        yield ask("rejections", words, expected, _outcome_within, wide, limit)
+
+
+def _rejected_files(whole: bytes) -> Iterator[Question]:
     plain: dict[str, Any] = {"write_statistics": False, "use_dictionary": False, "compression": "none"}
     times, later_times = (_written({"ts": [1, 2]}, is_first_empty=each, **plain) for each in (False, True))
 
@@ -259,13 +269,21 @@ def rejections() -> Iterator[Question]:
         content = changed((), document_of(DESIGNATED), of=_written({"ts": [1, 2]}, write_statistics=False, **encoding))
         words = f"a migration of a file with times without bounds, {' '.join(map(str, encoding.values()))}"
         yield ask("rejections", words, expected, _outcome, content)
+
+
+def _rejected_documents(whole: bytes) -> Iterator[Question]:
+    """Yield documents that are none, which a migration by a server rejects."""
     for mode, expected in ((ConversionMode.SERVER, "CorruptError"), (ConversionMode.TOOL, "made")):
         for text in (b"", b"{", b"[]", b'{"version":2}', b"null"):
-            content = changed((), _document(text))
-            found = functools.partial(_outcome, content, mode)
-            yield Question("rejections", f"a migration, by the {mode.name}, of a document {text!r}", found, expected)
+            content = with_fields_of(whole, (), _document(text))
+            words = f"a migration, by the {mode.name}, of a document {text!r}"
+            yield ask("rejections", words, expected, _outcome, content, mode)
             words = f"whether a file alone, with a document {text!r}, is migrated by the {mode.name}"
             yield ask("rejections", words, expected == "made", _is_migrated_alone, content, mode)
+
+
+def _rejected_elements(whole: bytes) -> Iterator[Question]:
+    """Yield leaves, groups and numbers whose annotations, types and repetitions may be or not."""
     for words, members in {
         "a decimal without a scale": {6: 5, 8: 5},
         "a decimal without a precision": {6: 5, 7: 1},
@@ -299,10 +317,6 @@ def rejections() -> Iterator[Question]:
     ):
         content = with_footer(numbers, within(SCHEMA, functools.partial(_with_leaf, fields=fields)))
         yield ask("rejections", f"a migration of a file with 64 bits {words}", expected, _outcome, content)
-    wide = _written({"a": [1, 2], "b": [3, 4], "c": [5, 6]})
-    for limit, expected in ((5, "UnsupportedError"), (6, "made"), (7, "made")):
-        words = f"a migration of a file with 6 chunks where readers take {limit}"
-        yield ask("rejections", words, expected, _outcome_within, wide, limit)
 
 
 def as_decimal(element: Struct) -> Struct:

@@ -447,8 +447,7 @@ def described() -> Iterator[Question]:
         ("descending times", DESIGNATED | DESCENDING, (0, 0, (0,))),
     ):
         told = {"column_type": TIMESTAMP | bits, "column_top": 0}
-        order = functools.partial(_order, times, told)
-        yield Question("described", f"the order that a migration says of a file with {words}", order, expected)
+        yield ask("described", f"the order that a migration says of a file with {words}", expected, _order, times, told)
 
     sorted_times = _written(
         {"ts": [1, 2]},

@@ -243,7 +243,7 @@ def files_of_others() -> Iterator[Question]:
     """Yield files as other programs write them: decimals of any width with filters, bytes as texts, and many nulls."""
     for width in (4, 5, 9, 16, 17, 20, 32):
         words = f"what is wrong with decimals of {width} bytes that have a filter"
-        yield Question("files of others", words, functools.partial(_problems_of_decimals, width), [])
+        yield ask("files of others", words, [], _problems_of_decimals, width)
     for year, told, expected in (
         (2024, None, [1_704_067_200 * 10**9, None]),
         (2024, TIMESTAMP, [1_704_067_200 * 10**6, None]),
@@ -259,7 +259,7 @@ def files_of_others() -> Iterator[Question]:
         yield ask("files of others", words, [number, None], _times_of_96_bits, time, None)
     for bound, bits in itertools.product(("minimum", "maximum"), (32, 64)):
         words = f"what is wrong with unsigned numbers of {bits} bits without a {bound}"
-        yield Question("files of others", words, functools.partial(_problems_of_unsigned, bits, bound), [])
+        yield ask("files of others", words, [], _problems_of_unsigned, bits, bound)
     for names in (("a", "a"), ("b", "b"), ("a", "b")):
         words = f"whether partitions can be read whose times are in columns {names[0]} and {names[1]}, and are sound"
         is_one = names[0] == names[1]
@@ -296,7 +296,7 @@ def files_of_others() -> Iterator[Question]:
     for (name, field_of), member in itertools.product(UNIONS.items(), (1, 2, 99)):
         content = with_footer(_two_rows(), functools.partial(_with_union, field_of, member))
         words = f"the problems of a file whose {name} is member {member} of its union"
-        yield Question("files of others", words, functools.partial(_problems_of_file, content), [])
+        yield ask("files of others", words, [], _problems_of_file, content)
 
 
 def lists_of_others() -> Iterator[Question]:

@@ -113,8 +113,7 @@ def flat_dictionaries() -> Iterator[Question]:
         ("without one", without_one),
         ("with one at byte 0, which is none,", at_zero),
     ):
-        begins = functools.partial(_start_of_chunk, content)
-        yield Question("dictionaries in FlatBuffers", f"where a chunk {words} begins", begins, MAGIC_BYTES)
+        yield ask("dictionaries in FlatBuffers", f"where a chunk {words} begins", MAGIC_BYTES, _start_of_chunk, content)
 
 
 def _with_pages(kept: tuple[int, ...], facts: Struct) -> Struct:
@@ -149,8 +148,7 @@ def flat_groups() -> Iterator[Question]:
     newer = parquet_of(rows, store_decimal_as_integer=True)
     older = with_footer(newer, within(SCHEMA, lambda element: without(element, LOGICAL_TYPE)))
     for words, content in (("logical types", newer), ("older annotations alone", older)):
-        found = functools.partial(_logical_types, content)
-        yield Question("groups in FlatBuffers", f"the logical types of groups with {words}", found, GROUPS)
+        yield ask("groups in FlatBuffers", f"the logical types of groups with {words}", GROUPS, _logical_types, content)
 
     facts, texts = {"empty": "", "": "of no name", "a": "b"}, io.BytesIO()
     with pq.ParquetWriter(texts, rows.schema, store_schema=False) as writer:

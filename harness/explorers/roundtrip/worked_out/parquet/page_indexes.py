@@ -198,8 +198,7 @@ def times_in_order() -> Iterator[Question]:
     for times, has_checksums in itertools.product(sorted(set(itertools.permutations(TIMES))), (True, False)):
         how = "with" if has_checksums else "without"
         words = f"whether a file {how} checksums is sound that says that the times {times} are in order"
-        found = functools.partial(_is_sound, times, has_checksums=has_checksums)
-        yield Question("times in order", words, found, times == tuple(sorted(times)))
+        yield ask("times in order", words, times == tuple(sorted(times)), _is_sound, times, has_checksums=has_checksums)
 
 
 def _of_filters() -> dict[str, Damage]:

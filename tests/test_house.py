@@ -216,7 +216,7 @@ def test_what_is_made_to_be_entered_is_entered() -> None:
     sources = {path: path.read_text() for path in project_files() if path.suffix == ".py"}
     trees = {path: ast.parse(text) for path, text in sources.items() if re.search("(?i)contextmanager", text)}
     known = {path.stem: contexts_in(tree) for path, tree in trees.items()}
-    assert known["patch"] == {"replaced", "wrapped", "blind_to_metadata"}
+    assert known["patch"] == {"replaced", "all_replaced", "wrapped", "blind_to_metadata"}
     statement = re.compile(rf"^ *(?:{'|'.join(name for names in known.values() for name in names)})\(", re.MULTILINE)
     found = {path: [*left_contexts(ast.parse(text), known)] for path, text in sources.items() if statement.search(text)}
     assert found and {path: lines for path, lines in found.items() if lines} == {}

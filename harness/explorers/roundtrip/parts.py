@@ -87,8 +87,9 @@ from tornproof.harness.explorers.roundtrip.writing import (
 class Part:
     """Cases that do not depend on the table; of those of a kind, one problem is a finding.
 
-    `module` has the property, what is wrong with a case, and controls. `key` is that of the evidence, `count` that of
-    the phase, `words` say what the cases are, and `subject` begins the sentence on one of them.
+    `module` has the property, what is wrong with a case, and controls; where these ask of a case themselves, it takes
+    errors for problems, too. `key` is that of the evidence, `count` that of the phase, `words` say what the cases are,
+    and `subject` begins the sentence on one of them.
     """
 
     key: str

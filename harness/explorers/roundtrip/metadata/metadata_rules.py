@@ -14,6 +14,7 @@ import numpy as np
 from msgspec import structs
 
 from tornproof.harness.common.patch import Controls, not_noticed, original_of
+from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.roundtrip.metadata.generations import reencode_generations
 from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import (
     BITSET,
@@ -167,6 +168,7 @@ def rules() -> tuple[Rule, ...]:
     )
 
 
+@errors_as_problems
 def problem_of(rule: Rule) -> str | None:
     """Say what is wrong with the answer of the check; None if nothing is."""
     draft, field = _sound(), rule.field

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tornproof.harness.common.patch import replaced
+from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.corruption.plan import BITS_IN_BYTE, Flip
 from tornproof.harness.explorers.roundtrip.forms import FILE, Column, columns_of, duplicated_file, is_same, opened
 from tornproof.impl.chunk.duplicate_values import ChunkSource
@@ -50,6 +51,7 @@ def flipped_bits() -> tuple[FlippedBit, ...]:
     return tuple(found)
 
 
+@errors_as_problems
 def problem_of(each: FlippedBit) -> str | None:
     """Say what is wrong: all values must be read, those of the column from its old chunk; None if nothing is."""
     return _problem_in(Flip(FILE, each.bit).apply(_file()))

@@ -13,7 +13,7 @@ import pyarrow as pa
 from msgspec import structs
 
 from tornproof.harness.common.patch import Controls, all_replaced, not_noticed, original_of, replaced
-from tornproof.harness.common.whose_error import the_only
+from tornproof.harness.common.whose_error import errors_as_problems, the_only
 from tornproof.harness.explorers.roundtrip.forms import parquet_of
 from tornproof.harness.explorers.roundtrip.parquet.cold_reads import migrated
 from tornproof.impl.chunk.chunk import decode_chunk, leaf_of, pages_of
@@ -114,6 +114,7 @@ def repeated() -> tuple[Repeated, ...]:
     )
 
 
+@errors_as_problems
 def problem_of(each: Repeated) -> str | None:
     """Say what is wrong: it must decode, but not where one byte less is allowed; None if nothing is."""
     if _decode(each) != each.all_values:

@@ -17,6 +17,7 @@ import numpy as np
 from msgspec import structs
 
 from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
+from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.impl.errors import CorruptError
 from tornproof.impl.extension.alp import decode_alp, encode_alp
 from tornproof.impl.extension.pfor import decode_pfor, encode_pfor
@@ -294,6 +295,7 @@ def all_pages() -> tuple[Page | BrokenPage | Packed, ...]:
     return (*pages(), *broken_pages(), *packed())
 
 
+@errors_as_problems
 def problem_of(page: Page | BrokenPage | Packed) -> str | None:
     """Say what is wrong with how a page is read, also in small steps, or rejected or made; None if nothing is."""
     match page:

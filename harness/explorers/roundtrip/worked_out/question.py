@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.impl.errors import TornproofError
 
 
@@ -25,6 +26,7 @@ def ask(kind: str, name: str, expected: Any, call: Callable[..., Any], /, *argum
     return Question(kind, name, functools.partial(call, *arguments, **settings), expected)
 
 
+@errors_as_problems
 def problem_of(question: Question) -> str | None:
     """Say what is wrong with an answer; None if it is right."""
     found = question.found()

@@ -26,67 +26,6 @@ def other(storage: OperatingSystemStorage, file: File) -> Iterator[File]:
         yield opened
 
 
-def test_an_exclusive_lock_keeps_every_other_open_file_out_until_it_is_given_back(file: File, other: File) -> None:
-    assert file.try_lock(EXCLUSIVE, offset_bytes=5, size_bytes=1)
-    assert not other.try_lock(EXCLUSIVE, offset_bytes=5, size_bytes=1)
-    assert not other.try_lock(SHARED, offset_bytes=0, size_bytes=6)
-    assert other.try_lock(EXCLUSIVE, offset_bytes=0, size_bytes=5)
-    assert other.try_lock(EXCLUSIVE, offset_bytes=6, size_bytes=10)
-    file.unlock(offset_bytes=5, size_bytes=1)
-    assert other.try_lock(EXCLUSIVE, offset_bytes=5, size_bytes=1)
-
-
-def test_shared_pins_are_independent_of_each_other(storage: OperatingSystemStorage, file: File, other: File) -> None:
-    with storage.open_for_reading("file") as reading:
-        assert file.try_lock(SHARED, offset_bytes=7, size_bytes=1)
-        assert reading.try_lock(SHARED, offset_bytes=7, size_bytes=1)
-        assert not other.try_lock(EXCLUSIVE, offset_bytes=0, size_bytes=100)
-        file.unlock(offset_bytes=7, size_bytes=1)
-        assert not other.try_lock(EXCLUSIVE, offset_bytes=0, size_bytes=100)
-        assert other.try_lock(EXCLUSIVE, offset_bytes=0, size_bytes=7)
-        reading.unlock(offset_bytes=7, size_bytes=1)
-        assert other.try_lock(EXCLUSIVE, offset_bytes=0, size_bytes=100)
-
-
-def test_a_lock_over_an_own_lock_replaces_it(file: File, other: File) -> None:
-    assert file.try_lock(EXCLUSIVE, offset_bytes=0, size_bytes=1)
-    assert file.try_lock(SHARED, offset_bytes=0, size_bytes=1)
-    assert other.try_lock(SHARED, offset_bytes=0, size_bytes=1)
-    assert not file.try_lock(EXCLUSIVE, offset_bytes=0, size_bytes=1)
-
-
-def test_closing_another_open_file_of_the_same_inode_keeps_the_lock(
-    storage: OperatingSystemStorage, file: File, other: File
-) -> None:
-    assert file.try_lock(EXCLUSIVE, offset_bytes=0, size_bytes=1)
-    storage.open_for_reading("file").close()
-    assert not other.try_lock(SHARED, offset_bytes=0, size_bytes=1)
-
-
-def test_closing_a_file_ends_its_locks_even_while_it_is_mapped(file: File, other: File) -> None:
-    assert file.try_lock(EXCLUSIVE, offset_bytes=3, size_bytes=2)
-    with file.map(100):
-        assert not other.try_lock(SHARED, offset_bytes=4, size_bytes=1)
-        file.close()
-        assert other.try_lock(EXCLUSIVE, offset_bytes=0, size_bytes=100)
-
-
-def test_locks_reach_the_last_byte_that_can_have_a_number_and_no_further(file: File, other: File) -> None:
-    last_bytes = (1 << 63) - 1
-    assert file.try_lock(EXCLUSIVE, offset_bytes=last_bytes, size_bytes=1)
-    assert other.try_lock(EXCLUSIVE, offset_bytes=0, size_bytes=last_bytes)
-    for offset_bytes, size_bytes in ((last_bytes, 2), (-1, 1), (0, 0)):
-        with pytest.raises(AssertionError):
-            file.try_lock(SHARED, offset_bytes=offset_bytes, size_bytes=size_bytes)
-        with pytest.raises(AssertionError):
-            file.unlock(offset_bytes=offset_bytes, size_bytes=size_bytes)
-
-
-def test_a_file_opened_for_reading_cannot_lock_exclusively(storage: OperatingSystemStorage, file: File) -> None:
-    with storage.open_for_reading("file") as reading, pytest.raises(StorageError, match=StorageReason.NOT_OPEN):
-        reading.try_lock(EXCLUSIVE, offset_bytes=0, size_bytes=1)
-
-
 def test_the_lock_of_a_killed_process_goes_with_it(file: File) -> None:
     script = (
         "from tornproof.impl.storage.operating_system import OperatingSystemStorage\n"

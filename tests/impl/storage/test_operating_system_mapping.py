@@ -12,30 +12,8 @@ from processes import descriptor_count
 
 from tornproof.impl.errors import FileMissingError, StorageError
 from tornproof.impl.storage.interface import File, StorageReason
-from tornproof.impl.storage.operating_system import OperatingSystemStorage
 
 pytestmark = pytest.mark.usefixtures("empty_directory")
-
-
-def test_mapped_stores_are_seen_by_pread_and_writes_by_loads(storage: OperatingSystemStorage, file: File) -> None:
-    with storage.open_for_reading("file") as reading, file.map(100) as mapping:
-        mapping.store_u64(8, 0x1122334455667788)
-        mapping.store_u32(96, 0xFFFFFFFE)
-        assert reading.pread(8, 8) == bytes.fromhex("8877665544332211")
-        assert reading.pread(4, 96) == bytes.fromhex("feffffff")
-        file.pwrite(bytes(range(8)), 16)
-        assert mapping.load_u64(16) == 0x0706050403020100
-        assert mapping.load_u32(20) == 0x07060504
-        mapping.msync()
-    assert file.pread(8, 8) == bytes.fromhex("8877665544332211")
-
-
-def test_a_mapping_of_a_file_opened_for_reading_sees_stores_of_another(
-    storage: OperatingSystemStorage, file: File
-) -> None:
-    with storage.open_for_reading("file") as reading, reading.map(64) as seen, file.map(64) as stored:
-        stored.store_u64(0, 42)
-        assert seen.load_u64(0) == 42
 
 
 def test_words_at_both_ends_of_a_mapping_are_in_reach_and_no_further(file: File) -> None:
@@ -85,22 +63,6 @@ def test_words_hold_their_largest_value_and_reject_larger_ones(file: File) -> No
                 mapping.store_u32(8, value)
 
 
-@pytest.mark.parametrize("size_bytes", [101, 1 << 40, 1 << 70])
-def test_a_mapping_longer_than_the_file_is_rejected(file: File, size_bytes: int) -> None:
-    with pytest.raises(StorageError, match=StorageReason.TOO_SHORT):
-        file.map(size_bytes)
-
-
-def test_read_copies_and_view_does_not(file: File) -> None:
-    with file.map(100) as mapping:
-        copied = mapping.read(10, 90)
-        with mapping.view(10, 90) as leased:
-            file.pwrite(b"x", 90)
-            assert leased.tobytes() == b"x" + bytes(range(91, 100))
-            assert leased.readonly
-        assert copied == bytes(range(90, 100))
-
-
 @pytest.mark.parametrize(("size_bytes", "offset_bytes"), [(11, 90), (1, 100), (-1, 0), (1, -1)])
 def test_ranges_outside_of_a_mapping_are_rejected(file: File, size_bytes: int, offset_bytes: int) -> None:
     with file.map(100) as mapping:
@@ -108,14 +70,6 @@ def test_ranges_outside_of_a_mapping_are_rejected(file: File, size_bytes: int, o
             mapping.read(size_bytes, offset_bytes)
         with pytest.raises(AssertionError), mapping.view(size_bytes, offset_bytes):
             pass
-
-
-def test_a_view_ends_with_its_lease(file: File) -> None:
-    with file.map(100) as mapping:
-        with mapping.view(10, 0) as leased:
-            pass
-        with pytest.raises(ValueError, match="released"):
-            leased[0]
 
 
 @pytest.mark.parametrize("keep", [lambda view: numpy.frombuffer(view, "u1"), pickle.PickleBuffer])
@@ -136,26 +90,6 @@ def test_the_memory_goes_with_the_last_array_of_it(file: File) -> None:
     del kept, leased, mapping
     gc.collect()
     assert descriptor_count() == before_count
-
-
-def test_unmapping_under_a_lease_is_a_bug(file: File) -> None:
-    with file.map(100) as mapping, mapping.view(10, 0), pytest.raises(AssertionError):
-        mapping.unmap()
-
-
-def test_unmapping_twice_is_harmless_and_a_load_after_it_is_not_served(file: File) -> None:
-    mapping = file.map(100)
-    mapping.unmap()
-    mapping.unmap()
-    with pytest.raises(ValueError, match="released"):
-        mapping.load_u64(0)
-
-
-def test_a_mapping_outlives_its_file_and_the_name_of_it(storage: OperatingSystemStorage, file: File) -> None:
-    with file.map(100) as mapping:
-        storage.unlink("file")
-        file.close()
-        assert mapping.load_u64(0) == 0x0706050403020100
 
 
 def test_a_failing_msync_arrives_in_plain_words(file: File, monkeypatch: pytest.MonkeyPatch) -> None:

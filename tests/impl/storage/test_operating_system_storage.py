@@ -1,4 +1,7 @@
-"""How the operating system's storage opens and rejects paths; reading is tested together with disk images."""
+"""How the operating system's storage opens and rejects paths.
+
+What storages in memory do too is tested together with them (`test_memory_storage.py`, `test_disk_image.py`).
+"""
 
 import errno
 import os
@@ -17,7 +20,7 @@ from command_line import TIMEOUT_SECONDS
 from processes import descriptor_count, started
 
 from tornproof.impl.errors import FileMissingError, StorageError
-from tornproof.impl.storage.interface import Counters, EntryKind, File, LockMode, OpenMode, StorageReason
+from tornproof.impl.storage.interface import EntryKind, File, LockMode, OpenMode, StorageReason
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 
 pytestmark = pytest.mark.usefixtures("empty_directory")
@@ -40,34 +43,11 @@ def at_most_seconds(duration_seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def test_each_open_mode_accepts_what_it_names_and_rejects_the_other(storage: OperatingSystemStorage) -> None:
-    with pytest.raises(FileMissingError, match=StorageReason.MISSING):
-        storage.open_for_writing("file")
-    storage.open_for_writing("file", OpenMode.NEW).close()
-    assert Path("file").stat().st_mode & 0o600 == 0o600
-    with pytest.raises(StorageError, match=StorageReason.ALREADY_THERE):
-        storage.open_for_writing("file", OpenMode.NEW)
-    storage.open_for_writing("file", OpenMode.EXISTING).close()
-    storage.open_for_writing("file", OpenMode.EXISTING_OR_NEW).close()
-    storage.open_for_writing("other", OpenMode.EXISTING_OR_NEW).close()
-    assert storage.listdir(".") == ("file", "other")
-
-
 @pytest.mark.parametrize("mode", [OpenMode.EXISTING, OpenMode.EXISTING_OR_NEW])
 def test_opening_for_writing_keeps_the_content(storage: OperatingSystemStorage, file: File, mode: OpenMode) -> None:
     with storage.open_for_writing("file", mode) as again:
         assert again.pread(100, 0) == bytes(range(100))
-
-
-def test_a_file_opened_for_reading_cannot_be_changed(storage: OperatingSystemStorage, file: File) -> None:
-    with storage.open_for_reading("file") as reading:
-        with pytest.raises(StorageError, match=StorageReason.NOT_OPEN):
-            reading.pwrite(b"x", 0)
-        with pytest.raises(StorageError, match=StorageReason.NOT_OPEN):
-            reading.truncate(1)
-        with reading.map(8) as mapping, pytest.raises(AssertionError):
-            mapping.store_u64(0, 1)
-    assert file.pread(100, 0) == bytes(range(100))
+    assert Path("file").stat().st_mode & 0o600 == 0o600
 
 
 def make_fifo() -> None:
@@ -233,30 +213,6 @@ def test_the_modules_import_and_sync_where_linux_calls_are_missing(file: File) -
     )
     printed, _ = child.communicate(timeout=TIMEOUT_SECONDS)
     assert printed == "b'\\x00\\x01\\x02'\n"
-
-
-def test_counters_count_calls_bytes_and_syncs(storage: OperatingSystemStorage) -> None:
-    storage.monotonic_seconds()
-    storage.sleep_seconds(0.0)
-    assert storage.counters() == Counters(step_count=0, read_bytes=0, written_bytes=0, sync_count=0)
-    with storage.open_for_writing("file", OpenMode.NEW) as file:
-        file.pwrite(bytes(64), 0)
-        assert len(file.pread(100, 60)) == 4
-        with file.map(64) as mapping:
-            mapping.store_u64(0, 1)
-            mapping.store_u32(8, 1)
-            mapping.load_u64(0)
-            mapping.load_u32(8)
-            mapping.read(10, 0)
-            with mapping.view(20, 0):
-                pass
-            mapping.msync()
-        file.fsync()
-        file.fdatasync()
-    storage.sync_directory(".")
-    assert storage.counters() == Counters(
-        step_count=16, read_bytes=4 + 8 + 4 + 10 + 20, written_bytes=64 + 8 + 4, sync_count=4
-    )
 
 
 @pytest.mark.parametrize(

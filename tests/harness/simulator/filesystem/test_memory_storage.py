@@ -70,16 +70,23 @@ def test_each_open_mode_accepts_what_it_names_and_rejects_the_other(storage: Sto
 def test_directories_are_made_listed_and_removed(storage: Storage) -> None:
     storage.mkdir("directory")
     assert storage.kind("directory") is EntryKind.DIRECTORY
+    with pytest.raises(StorageError, match=StorageReason.ALREADY_THERE):
+        storage.mkdir("directory")
+    with pytest.raises(FileMissingError, match=StorageReason.MISSING):
+        storage.mkdir("nowhere/directory")
     storage.open_for_writing("directory/file", OpenMode.NEW).close()
     assert storage.listdir("directory") == ("file",)
     with pytest.raises(StorageError, match=StorageReason.NOT_EMPTY):
         storage.rmdir("directory")
-    with pytest.raises(StorageError, match=StorageReason.NOT_A_DIRECTORY):
-        storage.sync_directory("directory/file")
+    for call in (storage.rmdir, storage.sync_directory):
+        with pytest.raises(StorageError, match=StorageReason.NOT_A_DIRECTORY):
+            call("directory/file")
     storage.sync_directory("directory")
     storage.unlink("directory/file")
     storage.rmdir("directory")
     assert storage.kind("directory") is EntryKind.MISSING
+    with pytest.raises(FileMissingError, match=StorageReason.MISSING):
+        storage.rmdir("directory")
 
 
 def test_rename_moves_and_replaces_while_open_files_stay(storage: Storage, file: File) -> None:
@@ -92,6 +99,10 @@ def test_rename_moves_and_replaces_while_open_files_stay(storage: Storage, file:
         assert moved.size_bytes() == 100
         file.pwrite(b"moved", 0)
         assert moved.pread(5, 0) == b"moved"
+    with pytest.raises(FileMissingError, match=StorageReason.MISSING):
+        storage.rename("file", "elsewhere")
+    with pytest.raises(FileMissingError, match=r"^target: cannot rename to nowhere/target: it is not there$"):
+        storage.rename("target", "nowhere/target")
 
 
 def test_a_renamed_directory_takes_what_is_in_it_along(storage: Storage) -> None:
@@ -114,6 +125,8 @@ def test_link_gives_a_second_name_to_one_file_and_never_replaces(storage: Storag
     storage.open_for_writing("file", OpenMode.NEW).close()
     with pytest.raises(StorageError, match=StorageReason.ALREADY_THERE):
         storage.link("file", "second")
+    with pytest.raises(FileMissingError, match=StorageReason.MISSING):
+        storage.link("third", "fourth")
 
 
 def test_a_symbolic_link_leads_on_for_looking_and_is_itself_for_removing(storage: Storage, tmp_path: Path) -> None:
@@ -221,6 +234,7 @@ def test_mapped_stores_are_seen_by_pread_and_writes_by_loads(storage: Storage, f
         assert mapping.load_u64(16) == 0x0706050403020100
         assert mapping.load_u32(20) == 0x07060504
         mapping.msync()
+    assert file.pread(8, 8) == bytes.fromhex("8877665544332211")
 
 
 def test_a_mapping_grows_with_its_file_as_far_as_it_reaches_and_no_further(file: File) -> None:
@@ -319,8 +333,10 @@ def test_shared_pins_are_independent_of_each_other(storage: Storage, file: File,
     with storage.open_for_reading("file") as reading:
         assert file.try_lock(SHARED, offset_bytes=7, size_bytes=1)
         assert reading.try_lock(SHARED, offset_bytes=7, size_bytes=1)
+        assert not other.try_lock(EXCLUSIVE, offset_bytes=0, size_bytes=100)
         file.unlock(offset_bytes=7, size_bytes=1)
         assert not other.try_lock(EXCLUSIVE, offset_bytes=0, size_bytes=100)
+        assert other.try_lock(EXCLUSIVE, offset_bytes=0, size_bytes=7)
         reading.unlock(offset_bytes=7, size_bytes=1)
         assert other.try_lock(EXCLUSIVE, offset_bytes=0, size_bytes=100)
         with pytest.raises(StorageError, match=StorageReason.NOT_OPEN):
@@ -374,6 +390,7 @@ def test_locks_reach_the_last_byte_that_can_have_a_number_and_no_further(file: F
 
 
 def test_counters_count_calls_bytes_and_syncs(storage: Storage) -> None:
+    storage.monotonic_seconds()
     storage.sleep_seconds(0.0)
     assert storage.counters() == Counters(step_count=0, read_bytes=0, written_bytes=0, sync_count=0)
     with storage.open_for_writing("file", OpenMode.NEW) as file:

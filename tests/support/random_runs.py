@@ -2,8 +2,10 @@
 
 import dataclasses
 import functools
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -153,6 +155,11 @@ def switched_finding() -> Finding:
 def cut_finding(model: Model = C_8) -> Finding:
     """Return the finding of a power cut that a commit by the specification does not survive."""
     return found(table_case("specification"), model)
+
+
+def reread(finding: Finding) -> Finding:
+    """Return a finding as it comes back from its file."""
+    return replace(finding, evidence=json.loads(json.dumps(finding.evidence)))
 
 
 @functools.cache

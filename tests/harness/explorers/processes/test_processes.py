@@ -1,31 +1,46 @@
-"""Runs of real processes on real files are VALID, end as they should, and leave no process behind."""
+"""Runs of real processes on real files end as they should; the table after them is checked, and faults are found."""
 
+from __future__ import annotations
+
+import errno
 import os
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from multiprocessing import Pipe
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import pytest
 from busy import busy_machine
-from depth import nightly
+from depth import nightly, sampled
+from msgspec import structs
 
 from tornproof.harness.check import capture_table
-from tornproof.harness.common.history import EventKind, read_history
-from tornproof.harness.common.verdict import Phase, Verdict
+from tornproof.harness.common.history import EventKind, History, HistoryWriter, decode_file, read_history
+from tornproof.harness.common.verdict import Phase, Verdict, always
 from tornproof.harness.explorers.processes import explorer as processes
+from tornproof.harness.explorers.processes import workers
 from tornproof.harness.explorers.processes import workers as process_workers
-from tornproof.harness.explorers.processes.explorer import HISTORIES, explore_processes
+from tornproof.harness.explorers.processes.expected import ExpectedVersion, Operation, new_rows
+from tornproof.harness.explorers.processes.explorer import HISTORIES, _phase, _what_is_left, explore_processes
 from tornproof.harness.explorers.processes.judge import KILLED_IN_COMMIT, READ_AGAIN, READ_DURING_COMMIT
-from tornproof.harness.explorers.processes.messages import Patch
+from tornproof.harness.explorers.processes.messages import Failure, Patch, worker
 from tornproof.harness.explorers.processes.plan import plan_kills
 from tornproof.harness.explorers.processes.reader import Style
-from tornproof.harness.explorers.processes.run import Run, Settings
-from tornproof.harness.explorers.processes.start import prepare_table
+from tornproof.harness.explorers.processes.run import Outcome, Run, Settings
+from tornproof.harness.explorers.processes.start import NEW_TARGET_COUNT, Start, _form, prepare_table
 from tornproof.harness.explorers.processes.stop import COMMIT_POSITIONS, POSITIONS
+from tornproof.harness.explorers.processes.workers import Member, Workers
 from tornproof.harness.parallel.fork_server import ForkServer
+from tornproof.impl.errors import StorageError
+from tornproof.impl.layout.txn import PARQUET_FORMAT
+from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.pins import pin_committed, take_writer_lock
+from tornproof.impl.write.table_writer import open_writer
 
 FAULTS = "tornproof.harness.mutation.processes"
 OPEN_WRITER = "tornproof.harness.explorers.processes.writer:open_writer_of_copy"
@@ -324,3 +339,247 @@ def test_a_pin_of_the_committed_version_is_left_alone_while_readers_run(
     monkeypatch.setattr(run, "_committed_version", lambda: 1)
     run._free_pins(has_readers=True)
     assert run.outcome.pins == []
+
+
+# The table after a run
+
+
+ROWS = Operation(attempt=0, rows=((0, 5), (1, 3)))
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Start:
+    return prepare_table(None, "/trades", tmp_path)
+
+
+@pytest.fixture
+def expected(start: Start) -> ExpectedVersion:
+    """What the table holds after one commit."""
+    with open_writer(OperatingSystemStorage(), start.table_path, allow_parquet_last=True) as writer:
+        for rows in new_rows(start.expected, ROWS, start.form).values():
+            writer.write(rows)
+        writer.commit()
+    return start.expected.after(ROWS, start.form)
+
+
+@pytest.mark.parametrize("native", [None, 0, 1])
+def test_new_partitions_are_kept_wherever_a_native_one_is(
+    native: int | None, start: Start, expected: ExpectedVersion
+) -> None:
+    table = open_table(OperatingSystemStorage(), start.table_path)
+    snapshot = open_snapshot(table)
+    partitions = [
+        structs.replace(each, flags=PARQUET_FORMAT.put(each.flags, number != native))
+        for number, each in enumerate(snapshot.transaction.partitions)
+    ]
+    transaction = structs.replace(snapshot.transaction, partitions=tuple(partitions))
+    new = [
+        target
+        for target in _form(table, structs.replace(snapshot, transaction=transaction)).targets
+        if target.start > partitions[-1].timestamp
+    ]
+    assert len(partitions) == 2
+    assert [target.is_kept for target in new] == [native is not None] * NEW_TARGET_COUNT
+
+
+@pytest.fixture
+def events(tmp_path: Path) -> Iterator[HistoryWriter]:
+    with HistoryWriter(tmp_path / "events", "parent") as writer:
+        yield writer
+
+
+def properties(start: Start, outcome: Outcome, events: HistoryWriter) -> list[str]:
+    findings, failed = _what_is_left(start, outcome, events)
+    assert failed == []
+    return [finding.property for finding in findings]
+
+
+def test_the_version_that_was_written_is_left(
+    start: Start, expected: ExpectedVersion, events: HistoryWriter, tmp_path: Path
+) -> None:
+    assert properties(start, Outcome(expected=expected), events) == []
+    recorded, _ = decode_file((tmp_path / "events").read_bytes(), file="events")
+    assert [event.kind for event in recorded] == [EventKind.READ_START, EventKind.READ_END]
+    assert (recorded[-1].version, recorded[-1].digest) == (1, expected.digest)
+
+
+@pytest.mark.parametrize("change", [{"version": 2}, {"contents": {}}])
+def test_another_version_or_content_is_noticed(
+    change: dict[str, object], start: Start, expected: ExpectedVersion, events: HistoryWriter
+) -> None:
+    changed = replace(expected, **change)  # type: ignore[arg-type]
+    assert properties(start, Outcome(expected=changed), events) == ["the last version is what was written"]
+
+
+def test_a_version_that_no_writer_can_have_left_is_noticed(
+    start: Start, expected: ExpectedVersion, events: HistoryWriter
+) -> None:
+    assert properties(start, Outcome(expected=None), events) == ["the last version is what was written"]
+
+
+def test_a_table_that_cannot_be_read_is_noticed(start: Start, expected: ExpectedVersion, events: HistoryWriter) -> None:
+    txn = Path(start.table_path) / "_txn"
+    txn.write_bytes(txn.read_bytes()[:20])
+    assert properties(start, Outcome(expected=expected), events) == ["the last version can be read"]
+
+
+def test_a_table_that_reads_well_but_is_not_sound_is_noticed(
+    start: Start, expected: ExpectedVersion, events: HistoryWriter
+) -> None:
+    (pm, *_) = sorted(Path(start.table_path).glob("*/_pm"))
+    (data,) = pm.parent.glob("data.parquet")
+    content = bytearray(data.read_bytes())
+    # Our reader uses `_pm`, not the Thrift footer.
+    content[-8 - int.from_bytes(content[-8:-4], "little")] ^= 0x40
+    data.write_bytes(content)
+    assert set(properties(start, Outcome(expected=expected), events)) == {"a table on disk is sound"}
+
+
+def test_a_directory_that_the_last_purge_left_is_noticed(
+    start: Start, expected: ExpectedVersion, events: HistoryWriter
+) -> None:
+    (Path(start.table_path) / "2024-01-01T07.0").mkdir()
+    assert properties(start, Outcome(expected=expected), events) == ["what nobody reads is purged"]
+
+
+def test_a_pin_that_outlived_its_reader_is_noticed(
+    start: Start, expected: ExpectedVersion, events: HistoryWriter
+) -> None:
+    assert properties(start, Outcome(expected=expected, pins=[1]), events) == ["pins go with their process"]
+
+
+# Planted faults: each must be found, and by its own rule
+
+
+KILLS, READERS = 3, 2
+
+
+@pytest.mark.parametrize("seed", [2, nightly(3), nightly(4)])
+@pytest.mark.parametrize(
+    ("location", "substitute", "client", "properties"),
+    sampled(
+        2,
+        [
+            pytest.param(
+                "tornproof.impl.table.partition:resolve",
+                "newest_footer",
+                "reader",
+                {"refused_read", "pinned_read_refused"},
+                id="readers take the newest footer",
+            ),
+            pytest.param(
+                "tornproof.impl.write.table_writer:purge",
+                "purge_regardless",
+                "writer",
+                {"pinned_read_refused"},
+                id="the purge ignores pins",
+            ),
+            pytest.param(
+                "tornproof.impl.write.table_writer:execute",
+                "version_first",
+                "writer",
+                {"refused_read", "pinned_read_refused", "a process ends when it is told to"},
+                id="the version is stored before its files",
+            ),
+            pytest.param(
+                "tornproof.impl.write.table_writer:recover_for_writing",
+                "version_before",
+                "writer",
+                # After two kills without a commit between them, the version before the last one has no record.
+                {
+                    "acknowledged_version_lost",
+                    "seen_version_lost",
+                    "stale_read",
+                    "went_back",
+                    "a process ends when it is told to",
+                },
+                id="recovery goes back by a version",
+            ),
+            pytest.param(
+                "tornproof.impl.write.partition_change:plan_merge",
+                "forgotten_row_groups",
+                "writer",
+                {"torn_content"},
+                id="a merge forgets row groups",
+            ),
+        ],
+    ),
+)
+def test_a_planted_fault_is_found(
+    location: str, substitute: str, client: str, properties: set[str], seed: int, tmp_path: Path
+) -> None:
+    patch = Patch(location=location, substitute=f"tornproof.harness.mutation.processes:{substitute}", client=client)
+    phase = explore_processes(
+        None, "/trades", directory=tmp_path, seed=seed, readers=READERS, kills=KILLS, patches=[patch]
+    )
+    assert phase.verdict is Verdict.INVALID, phase
+    assert properties.intersection(finding.property for finding in phase.findings), phase.findings
+
+
+# How the parent of a run takes the ends of its processes
+
+
+@pytest.mark.parametrize(
+    ("ended_by", "failure"),
+    [
+        (signal.SIGKILL, None),
+        (signal.SIGBUS, Failure(text=f"reader-0.0 ended with exit code {-signal.SIGBUS}", is_finding=True)),
+    ],
+)
+def test_a_process_that_dies_of_something_else_just_before_it_is_killed_has_failed(
+    ended_by: signal.Signals, failure: Failure | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = Pipe()
+    # Its end is noticed only now.
+    monkeypatch.setattr(os, "kill", lambda process, number: theirs.close())
+    server = SimpleNamespace(exit_code=lambda process: -ended_by)
+    member = Member("reader-0.0", "reader-0", 1, ours, Path(), server)  # type: ignore[arg-type]  # no more is asked of it
+    member.kill()
+    assert (member.failure, member.was_killed) == (failure, failure is None)
+
+
+FAILURE = Failure(text="it failed", is_finding=True)
+
+
+@pytest.mark.parametrize("has_ended", [False, True])
+@pytest.mark.parametrize(
+    ("ask", "answer"),
+    [
+        (lambda run, member: run.failures(), lambda has_ended: [FAILURE]),
+        (lambda run, member: member.has_ended, lambda has_ended: has_ended),
+        (lambda run, member: member.was_killed, lambda has_ended: has_ended),
+        (lambda run, member: (member.has_message(0.0), member.next_message()), lambda has_ended: (True, "done")),
+    ],
+    ids=["failures", "has_ended", "was_killed", "has_message"],
+)
+def test_who_asks_about_a_process_first_receives_all_that_it_has_sent(
+    ask: Callable[[Workers, Member], object],
+    answer: Callable[[bool], object],
+    has_ended: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The failure of a process that nobody waited for was lost where the run ended by its time limit."""
+    ours, theirs = Pipe()
+    server = SimpleNamespace(
+        is_ready=lambda _: True, start=lambda *_: (1, ours), exit_code=lambda process: -signal.SIGKILL
+    )
+    monkeypatch.setattr(workers, "ForkServer", lambda *_: server)
+    run = Workers(SimpleNamespace(), Path(), (), always)  # type: ignore[arg-type]  # the server alone would use it
+    member = run.start_reader("reader-0", Style.FOREIGN)
+    for message in ("done", FAILURE):
+        theirs.send(message)
+    if has_ended:
+        theirs.close()
+    assert (ask(run, member), member.failure) == (answer(has_ended), FAILURE)
+
+
+@pytest.mark.parametrize(("number", "verdict"), [(errno.ENOSPC, Verdict.UNKNOWN), (errno.EIO, Verdict.INVALID)])
+def test_a_process_that_a_full_disk_ends_is_no_finding_and_leaves_no_verdict(number: int, verdict: Verdict) -> None:
+    """The sound writer was INVALID where the disk of the temporary files was full."""
+    sent: list[Failure] = []
+    connection: Any = SimpleNamespace(send=sent.append)
+    with worker(connection, (), "writer", ()):
+        raise StorageError("_pm", "write", os.strerror(number)) from OSError(number, os.strerror(number))
+    settings, outcome = Settings(seed=0, reader_count=0, kills=0), Outcome(expected=None)
+    phase = _phase(History(events=(), torn_frames=0), outcome, settings, sent, [], [], "", is_cut=False)
+    assert phase.verdict is verdict and "_pm: cannot write" in phase.note

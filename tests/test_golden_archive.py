@@ -6,12 +6,12 @@ import os
 import subprocess
 import sys
 import tarfile
-from collections.abc import Callable
 from pathlib import Path
 
 import golden_archive
 import golden_data
 import pytest
+from golden_data import CopyOf
 from pack import pack
 
 FOLDER = Path(golden_archive.__file__).parent
@@ -66,9 +66,7 @@ def test_unpacked_files_are_those_of_the_archive_and_writable(questdb_data: Path
     assert all((questdb_data / name).stat().st_mode & 0o600 == 0o600 for name in names)
 
 
-def test_a_copy_can_be_changed_without_changing_the_shared_files(
-    questdb_data: Path, copy_of: Callable[[str], Path]
-) -> None:
+def test_a_copy_can_be_changed_without_changing_the_shared_files(questdb_data: Path, copy_of: CopyOf) -> None:
     name = "tables/9.4.2/chain/table/_txn"
     before = (questdb_data / name).read_bytes()
     copied_file, copied_folder = copy_of(name), copy_of("tables/9.4.2/types/table")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy
 import pytest
+from golden_data import CopyOf
 
 import tornproof
 from tornproof.harness import check as harness_check
@@ -17,7 +18,7 @@ from tornproof.harness.parallel.tasks import explore
 CHAIN = "tables/9.4.2/chain/table"
 
 
-def test_a_sound_table_is_sound_and_needs_nothing(copy_of: Callable[[str], Path]) -> None:
+def test_a_sound_table_is_sound_and_needs_nothing(copy_of: CopyOf) -> None:
     table = copy_of(CHAIN)
     report = tornproof.verify(table)
     assert report.sound and report.counts.rows == 23 and report.counts.decoded_chunks > 0
@@ -27,7 +28,7 @@ def test_a_sound_table_is_sound_and_needs_nothing(copy_of: Callable[[str], Path]
     assert migration.is_complete and migration.counts()["already"] == 1
 
 
-def test_damage_is_named_by_file_and_offset(copy_of: Callable[[str], Path]) -> None:
+def test_damage_is_named_by_file_and_offset(copy_of: CopyOf) -> None:
     table = copy_of(CHAIN)
     pm = table / "2024-01-01.1" / "_pm"
     content = bytearray(pm.read_bytes())
@@ -39,7 +40,7 @@ def test_damage_is_named_by_file_and_offset(copy_of: Callable[[str], Path]) -> N
         snapshot.to_arrow()
 
 
-def test_what_a_killed_server_left_is_cut_off(copy_of: Callable[[str], Path]) -> None:
+def test_what_a_killed_server_left_is_cut_off(copy_of: CopyOf) -> None:
     table = copy_of("crashes/9.4.2/rewrite-3-06/table")
     planned = tornproof.recover(table, dry_run=True)
     done = tornproof.recover(table)
@@ -47,7 +48,7 @@ def test_what_a_killed_server_left_is_cut_off(copy_of: Callable[[str], Path]) ->
     assert tornproof.recover(table).actions == ()
 
 
-def test_a_table_of_an_older_release_gets_its_metadata_files(copy_of: Callable[[str], Path]) -> None:
+def test_a_table_of_an_older_release_gets_its_metadata_files(copy_of: CopyOf) -> None:
     table = copy_of("legacy/9.3.4/chain/table")
     assert not list(table.glob("*/_pm"))
     assert tornproof.migrate(table, dry_run=True).counts()["migrated"] and not list(table.glob("*/_pm"))

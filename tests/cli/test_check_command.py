@@ -1,7 +1,6 @@
 """`tornproof check` as its users meet it: verdicts as exit codes, the JSON contract, a table that stays as it was."""
 
 import json
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 import table_builder as tb
 from command_line import Run, WarmRunner, cold_run, run_here, sentence_of
 from depth import nightly
+from golden_data import CopyOf
 
 from tornproof.cli.check_report import ALWAYS_SHOWN
 from tornproof.cli.numbers import CORES, WORKERS_MAX
@@ -131,7 +131,7 @@ def test_one_explorer_can_run_alone(tornproof: WarmRunner, table: Path) -> None:
 
 
 def test_a_damaged_table_is_exit_1_whatever_was_asked_for(
-    tornproof: WarmRunner, copy_of: Callable[[str], Path], tmp_path: Path
+    tornproof: WarmRunner, copy_of: CopyOf, tmp_path: Path
 ) -> None:
     damaged, findings = copy_of(CUT_DATA), tmp_path / "findings"
     before = content_of(damaged)
@@ -269,9 +269,7 @@ def test_json_to_a_place_that_cannot_be_written_is_exit_2(tornproof: WarmRunner,
     assert sentence_of(run) == f"{target}: cannot write: No such file or directory"
 
 
-def test_findings_that_cannot_be_written_are_exit_2(
-    tornproof: WarmRunner, copy_of: Callable[[str], Path], tmp_path: Path
-) -> None:
+def test_findings_that_cannot_be_written_are_exit_2(tornproof: WarmRunner, copy_of: CopyOf, tmp_path: Path) -> None:
     taken = tmp_path / "taken"
     taken.write_text("")
     run = tornproof("check", copy_of(CUT_DATA), "--findings", taken)

@@ -1,12 +1,13 @@
 """`tornproof check` with presets and scenarios: what it finds blind, how it says what it covered, and wrong usage."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from command_line import Run, WarmRunner, sentence_of
 from depth import drawn, nightly
+from golden_data import CopyOf
 
 from tornproof.harness.systems.releases import PRESETS
 from tornproof.harness.systems.scenario import scenario_names
@@ -144,7 +145,7 @@ def test_a_table_and_a_scenario_exclude_each_other(tornproof: WarmRunner, tmp_pa
     ids=" ".join,
 )
 def test_a_real_table_is_explored_from_a_copy(
-    tornproof: WarmRunner, tmp_path: Path, copy_of: Callable[[str], Path], explorers: tuple[str, ...]
+    tornproof: WarmRunner, tmp_path: Path, copy_of: CopyOf, explorers: tuple[str, ...]
 ) -> None:
     table = copy_of("tables/9.4.2/chain/table")
     before = {file: file.read_bytes() for file in table.rglob("*") if file.is_file()}
@@ -162,7 +163,7 @@ def test_a_real_table_is_explored_from_a_copy(
     assert {file: file.read_bytes() for file in table.rglob("*") if file.is_file()} == before
 
 
-def test_drawn_tables_are_new_ones(tornproof: WarmRunner, tmp_path: Path, copy_of: Callable[[str], Path]) -> None:
+def test_drawn_tables_are_new_ones(tornproof: WarmRunner, tmp_path: Path, copy_of: CopyOf) -> None:
     table = copy_of("tables/9.4.2/chain/table")
     run = tornproof("check", table, "--only", "random", "--findings", tmp_path)
     assert run.code == 2 and sentence_of(run).startswith("--only random: the phases that apply here are verify, ")

@@ -1,7 +1,6 @@
 """`tornproof extend` as its users meet it: what it writes, prints and says, and what `inspect` says of the result."""
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -9,6 +8,7 @@ import pytest
 from chunk_forms import footer_of_form, in_chunk_form, numbers_file
 from command_line import WarmRunner, cold_run, sentence_of
 from footer_forms import in_form, sample_file
+from golden_data import CopyOf
 from inspecting import document_of
 from parquet_files import footer_bytes
 
@@ -158,7 +158,7 @@ def test_a_damaged_final_footer_is_one_problem(tornproof: WarmRunner, plain: Pat
     assert plain.read_bytes() == bytes(content)
 
 
-def test_wrong_requests_are_usage_errors(tornproof: WarmRunner, plain: Path, copy_of: Callable[[str], Path]) -> None:
+def test_wrong_requests_are_usage_errors(tornproof: WarmRunner, plain: Path, copy_of: CopyOf) -> None:
     for options in ((), ("--footer", "private", "--strip"), ("--encoding", "alp", "--strip"), ("--footer", "other")):
         assert tornproof("extend", plain, *options).code == 2
     assert tornproof("extend", plain.with_name("missing"), "--strip").code == 2

@@ -3,7 +3,6 @@
 import base64
 import json
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 
 import pm_builder as pm
@@ -12,6 +11,7 @@ import pytest
 import table_builder as tb
 from command_line import WarmRunner, cold_run, sentence_of
 from explorations import explore_damage
+from golden_data import CopyOf
 
 from tornproof.cli.findings import load_finding, save_findings
 from tornproof.harness.common.patch import blind_to_metadata
@@ -38,7 +38,7 @@ def found_by_check(tornproof: WarmRunner, table: Path, folder: Path) -> Path:
 
 
 @pytest.fixture
-def unsound(copy_of: Callable[[str], Path]) -> Path:
+def unsound(copy_of: CopyOf) -> Path:
     return copy_of(CUT_DATA)
 
 
@@ -103,7 +103,7 @@ def test_an_unsound_table_that_was_mended_is_valid(tornproof: WarmRunner, unsoun
 
 
 def test_the_same_finding_is_the_same_file_and_another_one_another(
-    tornproof: WarmRunner, copy_of: Callable[[str], Path], unsound: Path, tmp_path: Path
+    tornproof: WarmRunner, copy_of: CopyOf, unsound: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "findings"
     first = found_by_check(tornproof, unsound, folder)

@@ -1,8 +1,11 @@
 """What `tornproof inspect` finds out beyond the fields: what is committed, how good filters are, where bytes lie."""
 
 import io
+import json
+import re
+import textwrap
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from depth import nightly
+from golden_data import CopyOf
 from hypothesis import given
 from hypothesis import strategies as st
 from inspecting import document_of
@@ -75,7 +79,7 @@ def test_committed_token_that_no_generation_has_is_said(questdb_data: Path) -> N
 
 
 @pytest.mark.parametrize("missing", ["_txn", "entry"])
-def test_nothing_is_said_of_what_is_committed_where_nobody_knows(missing: str, copy_of: Callable[[str], Path]) -> None:
+def test_nothing_is_said_of_what_is_committed_where_nobody_knows(missing: str, copy_of: CopyOf) -> None:
     table = copy_of("crashes/9.4.2/sync-1-03/table")
     partition = table / "2024-01-01.2"
     if missing == "_txn":
@@ -308,3 +312,78 @@ def test_every_kind_of_bytes_has_an_ink(questdb_data: Path) -> None:
         if name.startswith(("tables/9.4.2/", "power-loss/2026-07/")) and "/history/" not in name:
             kinds |= {entry["what"] for entry in document_of(questdb_data / name)["byte_map"]}
     assert kinds <= set(GLYPHS) and len(kinds) > 15
+
+
+# The document docs/inspect.md
+
+
+DOCS = (Path(__file__).parents[2] / "docs" / "inspect.md").read_text(encoding="utf-8")
+CHAIN_TABLE = "tables/9.4.2/chain/table"
+FILES = {
+    "_pm": f"{CHAIN_TABLE}/2024-01-01.1/_pm",
+    "_txn": f"{CHAIN_TABLE}/_txn",
+    "_meta": f"{CHAIN_TABLE}/_meta",
+    "parquet": f"{CHAIN_TABLE}/2024-01-01.1/data.parquet",
+}
+EXAMPLES = [json.loads(text) for text in re.findall(r"```json\n(.*?)```", DOCS, re.DOTALL)]
+DESCRIBED = set(re.findall(r"`([a-z0-9_]+)`", DOCS))
+
+
+def is_part(example: Any, document: Any) -> bool:
+    """Whether the document says all that the example says; lists may go on."""
+    if isinstance(example, dict):
+        return all(key in document and is_part(value, document[key]) for key, value in example.items())
+    if isinstance(example, list):
+        return len(example) <= len(document) and all(map(is_part, example, document))
+    return bool(example == document)
+
+
+def keys_of(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        yield from value
+        value = list(value.values())
+    if isinstance(value, list):
+        for element in value:
+            yield from keys_of(element)
+
+
+def test_there_is_an_example_of_every_kind_of_file() -> None:
+    assert [example["kind"] for example in EXAMPLES] == list(FILES)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=list(FILES))
+def test_examples_are_what_the_command_says(questdb_data: Path, example: dict[str, Any]) -> None:
+    at = ("--at", 8524) if example["kind"] == "_pm" else ()
+    assert is_part(example, document_of(questdb_data / FILES[example["kind"]], *at))
+
+
+def test_printed_example_is_what_the_command_prints(questdb_data: Path) -> None:
+    example = re.search(r"    \$ tornproof inspect \S+ --at 8524\n    …\n((?:    .*\n)+)", DOCS)
+    assert example is not None
+    output = io.StringIO()
+    printer = Printer(Console(file=output, width=80, highlight=False), show_all=False)
+    inspect_path(OperatingSystemStorage(), str(questdb_data / FILES["_pm"]), 8524).print(printer, hexadecimal=False)
+    shown = "".join(f"{line.rstrip()}\n" for line in output.getvalue().splitlines())
+    assert textwrap.dedent(example[1]) in shown
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *FILES.values(),
+        f"{CHAIN_TABLE}/2024-01-01.1",
+        "power-loss/2026-07/pm-one-bit-flipped-in-a-committed-block/table/2024-01-01.1/_pm",
+        "tables/9.4.2/bloom/table/2024-06-01.1/_pm",
+        "vectors/footer-two-cols-stats-bloom-2-rg.parquet",
+        "vectors/footer-ext-seed-form-08ffff01-utf8.parquet",
+        "vectors/backfill-sort2.parquet",
+    ],
+)
+def test_every_field_is_described(questdb_data: Path, name: str) -> None:
+    assert set(keys_of(document_of(questdb_data / name))) - DESCRIBED == set()
+
+
+def test_fields_that_are_not_described_would_be_noticed() -> None:
+    assert set(keys_of([{"kind": [{"nonsense": 1}]}])) - DESCRIBED == {"nonsense"}
+    assert not is_part({"a": [1, 2]}, {"a": [1]})
+    assert not is_part({"a": 1}, {"b": 1})

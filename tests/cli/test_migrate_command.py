@@ -5,12 +5,12 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from command_line import WarmRunner, cold_run, sentence_of
 from depth import sampled
+from golden_data import CopyOf, content_of
 
 from tornproof.api.roots import TABLES_OF_TASK
 from tornproof.cli.commands.migrate import STYLES, migrate
@@ -26,17 +26,13 @@ CHAIN, MANY = f"{RELEASE}/chain", f"{RELEASE}/many"
 DAY = "2024-01-01.1"
 
 
-def content_of(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
 def golden_pm(questdb_data: Path, name: str, file: str) -> dict[str, bytes]:
     """What the real migration wrote; `file` says where, with the partition's name for {}."""
     return {file.format(pm.stem): pm.read_bytes() for pm in (questdb_data / name / "migrated").glob("*.pm")}
 
 
 def test_a_table_is_migrated_from_a_shell_and_read_then(
-    tornproof: WarmRunner, copy_of: Callable[[str], Path], questdb_data: Path
+    tornproof: WarmRunner, copy_of: CopyOf, questdb_data: Path
 ) -> None:
     table = copy_of(CHAIN) / "table"
     before = content_of(table)
@@ -58,7 +54,7 @@ def test_a_table_is_migrated_from_a_shell_and_read_then(
     assert (verified.code, "note" in verified.out) == (0, False)
 
 
-def test_a_name_with_a_line_break_stays_in_its_line(tornproof: WarmRunner, copy_of: Callable[[str], Path]) -> None:
+def test_a_name_with_a_line_break_stays_in_its_line(tornproof: WarmRunner, copy_of: CopyOf) -> None:
     table = copy_of(CHAIN) / "table"
     table = table.rename(table.with_name("two\nlines"))
     assert "two\\nlines: 1 migrated" in tornproof("migrate", table, "--dry-run").out
@@ -67,7 +63,7 @@ def test_a_name_with_a_line_break_stays_in_its_line(tornproof: WarmRunner, copy_
     assert "two\\nlines" in run.out and "two\n" not in run.out
 
 
-def test_a_second_run_has_nothing_to_do(tornproof: WarmRunner, copy_of: Callable[[str], Path]) -> None:
+def test_a_second_run_has_nothing_to_do(tornproof: WarmRunner, copy_of: CopyOf) -> None:
     table = copy_of(CHAIN) / "table"
     tornproof("migrate", table)
     times = {path: path.stat().st_mtime_ns for path in table.rglob("*")}
@@ -76,9 +72,7 @@ def test_a_second_run_has_nothing_to_do(tornproof: WarmRunner, copy_of: Callable
     assert {path: path.stat().st_mtime_ns for path in table.rglob("*")} == times
 
 
-def test_spark_is_started_only_where_there_is_something_to_convert(
-    tornproof: WarmRunner, copy_of: Callable[[str], Path]
-) -> None:
+def test_spark_is_started_only_where_there_is_something_to_convert(tornproof: WarmRunner, copy_of: CopyOf) -> None:
     folder = copy_of(CHAIN)
     arguments = ("migrate", folder, "--master", "spark://127.0.0.1:1")
     run = tornproof(*arguments)
@@ -93,7 +87,7 @@ def test_spark_is_started_only_where_there_is_something_to_convert(
 
 @pytest.mark.parametrize("spelled", sampled(2, [DAY, f"{DAY}/", f"{DAY}/data.parquet", f"{DAY}/.", f"../table/{DAY}"]))
 def test_a_partition_ends_where_its_table_says(
-    tornproof: WarmRunner, copy_of: Callable[[str], Path], questdb_data: Path, spelled: str
+    tornproof: WarmRunner, copy_of: CopyOf, questdb_data: Path, spelled: str
 ) -> None:
     table = copy_of(CHAIN) / "table"
     with (table / DAY / "data.parquet").open("ab") as data:
@@ -106,13 +100,13 @@ def test_a_partition_ends_where_its_table_says(
     assert (alone.code, "1 already" in alone.out) == (0, True)
 
 
-def test_a_native_partition_has_nothing_to_migrate(tornproof: WarmRunner, copy_of: Callable[[str], Path]) -> None:
+def test_a_native_partition_has_nothing_to_migrate(tornproof: WarmRunner, copy_of: CopyOf) -> None:
     run = tornproof("migrate", copy_of(CHAIN) / "table" / "2024-01-02")
     assert (run.code, "nothing to migrate" in run.out) == (0, True)
     assert "0 parquet partitions; 1 native" in run.out
 
 
-def test_a_partition_that_no_version_names_is_rejected(tornproof: WarmRunner, copy_of: Callable[[str], Path]) -> None:
+def test_a_partition_that_no_version_names_is_rejected(tornproof: WarmRunner, copy_of: CopyOf) -> None:
     table = copy_of(CHAIN) / "table"
     shutil.copytree(table / DAY, table / "2024-01-01.7")
     run = tornproof("migrate", table / "2024-01-01.7")
@@ -121,7 +115,7 @@ def test_a_partition_that_no_version_names_is_rejected(tornproof: WarmRunner, co
 
 
 def test_a_tree_of_tables_is_migrated_in_order_and_links_are_followed_once(
-    tornproof: WarmRunner, copy_of: Callable[[str], Path], questdb_data: Path
+    tornproof: WarmRunner, copy_of: CopyOf, questdb_data: Path
 ) -> None:
     tree = copy_of(RELEASE)
     (tree / "a circle").symlink_to(tree)
@@ -141,7 +135,7 @@ def test_a_tree_of_tables_is_migrated_in_order_and_links_are_followed_once(
         assert golden_pm(questdb_data, f"{RELEASE}/{name}", "{}/_pm").items() <= written
 
 
-def test_order_and_meaning_of_a_path(copy_of: Callable[[str], Path]) -> None:
+def test_order_and_meaning_of_a_path(copy_of: CopyOf) -> None:
     tree = copy_of(RELEASE)
     tables = [Source(path=str(tree / name / "table"), below=f"{name}/table") for name in ("chain", "many", "types")]
     assert find_sources(str(tree)) == (tables, "", "")
@@ -155,7 +149,7 @@ def test_order_and_meaning_of_a_path(copy_of: Callable[[str], Path]) -> None:
 
 
 def test_one_table_of_a_tree_that_is_damaged_keeps_none_from_being_migrated(
-    tornproof: WarmRunner, copy_of: Callable[[str], Path]
+    tornproof: WarmRunner, copy_of: CopyOf
 ) -> None:
     tree = copy_of(RELEASE)
     (tree / "chain/table/_txn").write_bytes(b"short")
@@ -170,9 +164,7 @@ def test_one_table_of_a_tree_that_is_damaged_keeps_none_from_being_migrated(
 
 
 @pytest.mark.nightly
-def test_many_tables_are_migrated_by_processes_as_each_is_alone(
-    tornproof: WarmRunner, copy_of: Callable[[str], Path]
-) -> None:
+def test_many_tables_are_migrated_by_processes_as_each_is_alone(tornproof: WarmRunner, copy_of: CopyOf) -> None:
     tree = copy_of(RELEASE)
     alone = tree.parent / "alone"
     shutil.copytree(tree, alone)
@@ -189,7 +181,7 @@ def test_many_tables_are_migrated_by_processes_as_each_is_alone(
 
 
 @pytest.mark.parametrize("out", [None, "out"])
-def test_a_plain_file(tornproof: WarmRunner, copy_of: Callable[[str], Path], questdb_data: Path, out: str) -> None:
+def test_a_plain_file(tornproof: WarmRunner, copy_of: CopyOf, questdb_data: Path, out: str) -> None:
     folder = copy_of(CHAIN)
     (folder / "table" / DAY / "data.parquet").rename(folder / "rows.parquet")
     run = tornproof("migrate", "rows.parquet", *(["--out", out] if out else []), folder=folder)
@@ -216,7 +208,7 @@ def test_what_is_no_parquet_file_is_rejected(tornproof: WarmRunner, tmp_path: Pa
     ],
 )
 def test_what_is_nothing_to_migrate_is_wrong_usage(
-    tornproof: WarmRunner, copy_of: Callable[[str], Path], tmp_path: Path, path: str, words: str
+    tornproof: WarmRunner, copy_of: CopyOf, tmp_path: Path, path: str, words: str
 ) -> None:
     (tmp_path / "empty").mkdir()
     (copy_of(CHAIN) / "table" / DAY).rename(tmp_path / "lone")
@@ -233,7 +225,7 @@ def test_what_is_nothing_to_migrate_is_wrong_usage(
 
 
 def test_files_of_a_tree_go_below_folders_of_their_tables(
-    tornproof: WarmRunner, copy_of: Callable[[str], Path], questdb_data: Path, tmp_path: Path
+    tornproof: WarmRunner, copy_of: CopyOf, questdb_data: Path, tmp_path: Path
 ) -> None:
     tree = copy_of(RELEASE)
     before = content_of(tree)
@@ -264,9 +256,7 @@ def test_the_mode_of_the_tool_leaves_bloom_filters_out(
 
 
 @pytest.mark.parametrize("out", ["table", "table/inside", "link/inside", "table/_txn"])
-def test_what_is_to_stay_as_it_is_is_no_place_for_output(
-    tornproof: WarmRunner, copy_of: Callable[[str], Path], out: str
-) -> None:
+def test_what_is_to_stay_as_it_is_is_no_place_for_output(tornproof: WarmRunner, copy_of: CopyOf, out: str) -> None:
     folder = copy_of(CHAIN)
     (folder / "link").symlink_to(folder / "table")
     before = content_of(folder)
@@ -280,7 +270,7 @@ def test_what_is_to_stay_as_it_is_is_no_place_for_output(
 
 
 def test_a_table_in_use_is_rejected_unless_it_stays_as_it_is(
-    tornproof: WarmRunner, copy_of: Callable[[str], Path], tmp_path: Path
+    tornproof: WarmRunner, copy_of: CopyOf, tmp_path: Path
 ) -> None:
     tree = copy_of(RELEASE)
     table = tree / "chain" / "table"
@@ -302,7 +292,7 @@ def test_a_table_in_use_is_rejected_unless_it_stays_as_it_is(
     assert tornproof("migrate", table).code == 0
 
 
-def test_a_writer_of_our_own_is_a_reason_to_reject(copy_of: Callable[[str], Path]) -> None:
+def test_a_writer_of_our_own_is_a_reason_to_reject(copy_of: CopyOf) -> None:
     table = copy_of(CHAIN) / "table"
     with (
         take_writer_lock(OperatingSystemStorage(), str(table)),
@@ -312,7 +302,7 @@ def test_a_writer_of_our_own_is_a_reason_to_reject(copy_of: Callable[[str], Path
     assert migrate(str(table)) == 0
 
 
-def test_a_table_of_another_user_is_rejected(copy_of: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_of_another_user_is_rejected(copy_of: CopyOf, monkeypatch: pytest.MonkeyPatch) -> None:
     table = copy_of(CHAIN) / "table"
     owner = table.stat().st_uid
     before = content_of(table)
@@ -326,7 +316,7 @@ def test_a_table_of_another_user_is_rejected(copy_of: Callable[[str], Path], mon
 # The document
 
 
-def test_the_example_of_the_document_is_what_a_run_says(tornproof: WarmRunner, copy_of: Callable[[str], Path]) -> None:
+def test_the_example_of_the_document_is_what_a_run_says(tornproof: WarmRunner, copy_of: CopyOf) -> None:
     (example,) = (json.loads(text) for text in re.findall(r"```json\n(.*?)```", DOCS, re.DOTALL))
     folder = copy_of(CHAIN)
     (folder / "table" / DAY / "_pm").write_bytes(b"half")
@@ -336,9 +326,7 @@ def test_the_example_of_the_document_is_what_a_run_says(tornproof: WarmRunner, c
     assert "old bytes are kept" not in run.out
 
 
-def test_replaced_bytes_are_named_and_forgotten_by_recover(
-    tornproof: WarmRunner, copy_of: Callable[[str], Path]
-) -> None:
+def test_replaced_bytes_are_named_and_forgotten_by_recover(tornproof: WarmRunner, copy_of: CopyOf) -> None:
     table = copy_of(CHAIN) / "table"
     (table / DAY / "_pm").write_bytes(b"half")
     run = tornproof("migrate", table)
@@ -351,7 +339,7 @@ def test_replaced_bytes_are_named_and_forgotten_by_recover(
 
 
 def test_what_cannot_be_replaced_is_rejected_by_a_dry_run_too_and_no_next_step(
-    tornproof: WarmRunner, copy_of: Callable[[str], Path]
+    tornproof: WarmRunner, copy_of: CopyOf
 ) -> None:
     """The next step led to a refusal, whose next step was the same."""
     table = copy_of(CHAIN) / "table"
@@ -363,7 +351,7 @@ def test_what_cannot_be_replaced_is_rejected_by_a_dry_run_too_and_no_next_step(
     assert "tornproof migrate" not in tornproof("verify", table).out
 
 
-def test_the_document_names_every_outcome_field_and_flag(tornproof: WarmRunner, copy_of: Callable[[str], Path]) -> None:
+def test_the_document_names_every_outcome_field_and_flag(tornproof: WarmRunner, copy_of: CopyOf) -> None:
     described = set(re.findall(r"`([a-z0-9_]+)`", DOCS))
     assert set(Outcome) == STYLES.keys()
     table = copy_of(CHAIN) / "table"

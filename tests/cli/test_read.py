@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 import table_builder as tb
 from command_line import ROOT, Run, WarmRunner, cold_run, run_here, sentence_of
+from golden_data import CopyOf
 from real_tables import rows_of, snapshot_of
 
 from tornproof.cli.commands import read as read_command
@@ -199,7 +200,7 @@ def test_a_place_that_cannot_be_written_is_exit_2(
     assert sentence_of(run) == f"{target}: cannot write: No such file or directory"
 
 
-def damaged_in_the_last_row_group(copy_of: Callable[[str], Path]) -> Path:
+def damaged_in_the_last_row_group(copy_of: CopyOf) -> Path:
     table = copy_of(CHAIN)
     snapshot = snapshot_of(table)
     (partition,) = (each for each in snapshot.transaction.partitions if each.is_parquet)
@@ -211,7 +212,7 @@ def damaged_in_the_last_row_group(copy_of: Callable[[str], Path]) -> Path:
 
 
 def test_a_damaged_table_is_exit_1_and_leaves_no_half_answer(
-    tornproof: WarmRunner, copy_of: Callable[[str], Path], tmp_path: Path
+    tornproof: WarmRunner, copy_of: CopyOf, tmp_path: Path
 ) -> None:
     table = damaged_in_the_last_row_group(copy_of)
     target = tmp_path / "out.csv"
@@ -226,7 +227,7 @@ def test_a_damaged_table_is_exit_1_and_leaves_no_half_answer(
 
 
 def test_rows_are_printed_as_they_are_read_and_the_first_damage_ends_them(
-    tornproof: WarmRunner, copy_of: Callable[[str], Path], questdb_data: Path
+    tornproof: WarmRunner, copy_of: CopyOf, questdb_data: Path
 ) -> None:
     whole = tornproof("read", questdb_data / CHAIN).out.splitlines()
     run = tornproof("read", damaged_in_the_last_row_group(copy_of))
@@ -237,7 +238,7 @@ def test_rows_are_printed_as_they_are_read_and_the_first_damage_ends_them(
 
 
 def test_damage_in_rows_of_a_version_that_was_replaced_meanwhile_is_no_damage(
-    copy_of: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+    copy_of: CopyOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server knows no pins, and removes what it has replaced."""
     table = damaged_in_the_last_row_group(copy_of)
@@ -278,7 +279,7 @@ def test_in_a_pipe_there_is_neither_colour_nor_progress(tornproof: WarmRunner, q
 
 
 @pytest.fixture
-def table(copy_of: Callable[[str], Path]) -> Path:
+def table(copy_of: CopyOf) -> Path:
     """A table of its own, to which something could be written by mistake."""
     return copy_of(CHAIN)
 

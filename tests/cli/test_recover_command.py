@@ -5,13 +5,14 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from command_line import WarmRunner, cold_run, sentence_of
 from depth import nightly
+from golden_data import CopyOf, content_of
 
 from tornproof.cli.commands.recover import SENTENCES, recover
 from tornproof.impl.errors import UsageError
@@ -32,13 +33,7 @@ JUMPING = "after-restart/2026-07/sync-2-02/table"
 DAY = "2024-01-01.1"
 
 
-def content_of(table: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(table)): path.read_bytes() for path in table.rglob("*") if path.is_file()}
-
-
-def test_a_table_that_a_killed_writer_left_is_recovered_from_a_shell(
-    tornproof: WarmRunner, copy_of: Callable[[str], Path]
-) -> None:
+def test_a_table_that_a_killed_writer_left_is_recovered_from_a_shell(tornproof: WarmRunner, copy_of: CopyOf) -> None:
     table = copy_of(ORPHANED)
     before = content_of(table)
     planned = tornproof("recover", table, "--dry-run")
@@ -55,7 +50,7 @@ def test_a_table_that_a_killed_writer_left_is_recovered_from_a_shell(
 
 
 def test_recovered_tables_are_sound_and_a_second_run_says_that_nothing_is_to_be_done(
-    tornproof: WarmRunner, copy_of: Callable[[str], Path]
+    tornproof: WarmRunner, copy_of: CopyOf
 ) -> None:
     for name in (ORPHANED, OLD_HEADER, JUMPING, CHAIN):
         table = copy_of(name)
@@ -78,7 +73,7 @@ def test_recovered_tables_are_sound_and_a_second_run_says_that_nothing_is_to_be_
         assert content_of(table) == after
 
 
-def test_a_table_without_anything_to_do_is_not_touched(tornproof: WarmRunner, copy_of: Callable[[str], Path]) -> None:
+def test_a_table_without_anything_to_do_is_not_touched(tornproof: WarmRunner, copy_of: CopyOf) -> None:
     for name, note in ((CHAIN, ""), (LEGACY, "note: ")):
         table = copy_of(name)
         before = content_of(table)
@@ -97,7 +92,7 @@ def test_a_table_without_anything_to_do_is_not_touched(tornproof: WarmRunner, co
     ],
 )
 def test_what_cannot_be_repaired_is_exit_1_with_one_sentence(
-    tornproof: WarmRunner, copy_of: Callable[[str], Path], name: str, problem: str
+    tornproof: WarmRunner, copy_of: CopyOf, name: str, problem: str
 ) -> None:
     table = copy_of(name)
     before = content_of(table)
@@ -117,7 +112,7 @@ def test_no_table_is_exit_2_with_one_sentence(tornproof: WarmRunner, tmp_path: P
         assert sentence_of(run) == f"{tmp_path}: not a table: it holds no _txn"
 
 
-def test_unreferenced_directories_are_named(tornproof: WarmRunner, copy_of: Callable[[str], Path]) -> None:
+def test_unreferenced_directories_are_named(tornproof: WarmRunner, copy_of: CopyOf) -> None:
     table = copy_of(REWRITTEN)
     before = content_of(table)
     run = tornproof("recover", table, "--json", "-")
@@ -126,7 +121,7 @@ def test_unreferenced_directories_are_named(tornproof: WarmRunner, copy_of: Call
     assert f"unreferenced: {run.document['unreferenced'][0]} " in tornproof("recover", table).out
 
 
-def test_old_bytes_are_kept_until_they_are_forgotten(tornproof: WarmRunner, copy_of: Callable[[str], Path]) -> None:
+def test_old_bytes_are_kept_until_they_are_forgotten(tornproof: WarmRunner, copy_of: CopyOf) -> None:
     table = copy_of(ORPHANED)
     before = content_of(table)
     tornproof("recover", table)
@@ -144,7 +139,7 @@ def test_old_bytes_are_kept_until_they_are_forgotten(tornproof: WarmRunner, copy
     assert "nothing to do" in tornproof("recover", table, "--forget").out
 
 
-def test_forgetting_recovers_nothing(tornproof: WarmRunner, copy_of: Callable[[str], Path]) -> None:
+def test_forgetting_recovers_nothing(tornproof: WarmRunner, copy_of: CopyOf) -> None:
     table = copy_of(ORPHANED)
     before = content_of(table)
     assert tornproof("recover", table, "--forget").code == 0
@@ -183,7 +178,7 @@ def holding(path: Path, how: str = "open") -> Iterator[int]:
     ],
 )
 def test_a_table_in_use_is_rejected_and_the_process_is_named(
-    tornproof: WarmRunner, copy_of: Callable[[str], Path], how: str, file: str
+    tornproof: WarmRunner, copy_of: CopyOf, how: str, file: str
 ) -> None:
     table = copy_of(ORPHANED)
     before = content_of(table)
@@ -200,7 +195,7 @@ def test_a_table_in_use_is_rejected_and_the_process_is_named(
     assert tornproof("recover", table).code == 0
 
 
-def test_a_file_that_was_removed_or_lies_behind_a_link_is_in_use_too(copy_of: Callable[[str], Path]) -> None:
+def test_a_file_that_was_removed_or_lies_behind_a_link_is_in_use_too(copy_of: CopyOf) -> None:
     table = copy_of(ORPHANED)
     (table / "spare").write_bytes(b"x")
     elsewhere = table.parent / "elsewhere"
@@ -215,7 +210,7 @@ def test_a_file_that_was_removed_or_lies_behind_a_link_is_in_use_too(copy_of: Ca
     assert holders_of(str(table)) == ()
 
 
-def test_neighbours_and_our_own_process_do_not_count(copy_of: Callable[[str], Path]) -> None:
+def test_neighbours_and_our_own_process_do_not_count(copy_of: CopyOf) -> None:
     table = copy_of(ORPHANED)
     neighbour = table.parent / f"{table.name}2"
     neighbour.write_bytes(b"x")
@@ -233,7 +228,7 @@ def fake_process(processes: Path, pid: int, maps: str = "", command: str | None 
     return process
 
 
-def test_processes_are_recognised_by_path_and_by_inode(copy_of: Callable[[str], Path], tmp_path: Path) -> None:
+def test_processes_are_recognised_by_path_and_by_inode(copy_of: CopyOf, tmp_path: Path) -> None:
     table = copy_of(ORPHANED)
     (table / "new\nline").write_bytes(b"x")
     status = (table / "_txn").stat()
@@ -256,9 +251,7 @@ def test_processes_are_recognised_by_path_and_by_inode(copy_of: Callable[[str], 
     assert holders_of(str(table), processes=tmp_path / "no such folder") == ()
 
 
-def test_many_holders_are_counted(
-    copy_of: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_holders_are_counted(copy_of: CopyOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = copy_of(ORPHANED)
     for pid in range(1, 8):
         fake_process(tmp_path / "processes", pid, f"7f00-7f01 r--s 00000000 ff:ff 1   {table}/_txn\n")
@@ -268,7 +261,7 @@ def test_many_holders_are_counted(
         recover(str(table))
 
 
-def test_a_writer_of_our_own_is_a_reason_to_reject(tornproof: WarmRunner, copy_of: Callable[[str], Path]) -> None:
+def test_a_writer_of_our_own_is_a_reason_to_reject(tornproof: WarmRunner, copy_of: CopyOf) -> None:
     table = copy_of(ORPHANED)
     with take_writer_lock(OperatingSystemStorage(), str(table)):
         with pytest.raises(UsageError, match="another writer has the table open"):
@@ -279,7 +272,7 @@ def test_a_writer_of_our_own_is_a_reason_to_reject(tornproof: WarmRunner, copy_o
     assert tornproof("recover", table).code == 0
 
 
-def test_a_table_of_another_user_is_rejected(copy_of: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_of_another_user_is_rejected(copy_of: CopyOf, monkeypatch: pytest.MonkeyPatch) -> None:
     table = copy_of(ORPHANED)
     before = content_of(table)
     owner = os.geteuid()
@@ -293,7 +286,7 @@ def test_a_table_of_another_user_is_rejected(copy_of: Callable[[str], Path], mon
 # The document
 
 
-def test_the_example_of_the_document_is_what_a_run_says(tornproof: WarmRunner, copy_of: Callable[[str], Path]) -> None:
+def test_the_example_of_the_document_is_what_a_run_says(tornproof: WarmRunner, copy_of: CopyOf) -> None:
     (example,) = (json.loads(text) for text in re.findall(r"```json\n(.*?)```", DOCS, re.DOTALL))
     table = copy_of(ORPHANED)
     document = tornproof("recover", table, "--json", "-").document
@@ -301,7 +294,7 @@ def test_the_example_of_the_document_is_what_a_run_says(tornproof: WarmRunner, c
     assert list(document) == ["format", "table", *list(example)[1:]]
 
 
-def test_the_document_names_every_action_and_every_field(tornproof: WarmRunner, copy_of: Callable[[str], Path]) -> None:
+def test_the_document_names_every_action_and_every_field(tornproof: WarmRunner, copy_of: CopyOf) -> None:
     described = set(re.findall(r"`([a-z0-9_]+)`", DOCS))
     assert set(ActionKind) == SENTENCES.keys()
     assert {str(kind) for kind in ActionKind} <= described
@@ -313,7 +306,7 @@ def test_the_document_names_every_action_and_every_field(tornproof: WarmRunner, 
 
 
 def test_a_recovery_does_not_begin_if_its_answer_has_no_place(
-    tornproof: WarmRunner, copy_of: Callable[[str], Path], tmp_path: Path
+    tornproof: WarmRunner, copy_of: CopyOf, tmp_path: Path
 ) -> None:
     table = copy_of(CHAIN)
     (table / "_txn").unlink()

@@ -4,7 +4,7 @@ import json
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 import table_builder as tb
 from command_line import TIMEOUT_SECONDS, WarmRunner, environment, sentence_of
+from golden_data import CopyOf
 from junitparser import Failure, JUnitXml
 from run_documents import invalid_run, phase_document, run_document, verify_document, write, write_run
 
@@ -46,7 +47,7 @@ def test_check_puts_each_result_into_the_folder_and_makes_the_report(tornproof: 
 
 
 def test_findings_are_in_the_report_and_their_lines_run_where_the_user_stands(
-    tornproof: WarmRunner, copy_of: Callable[[str], Path], tmp_path: Path
+    tornproof: WarmRunner, copy_of: CopyOf, tmp_path: Path
 ) -> None:
     table = copy_of(CUT_DATA)
     run = tornproof("check", table, *READING, "--report", "a report", "--json", "-", folder=tmp_path)
@@ -65,9 +66,7 @@ def test_findings_are_in_the_report_and_their_lines_run_where_the_user_stands(
     assert again.code == 1 and "it happens again" in again.out
 
 
-def test_findings_can_be_written_somewhere_else_too(
-    tornproof: WarmRunner, copy_of: Callable[[str], Path], tmp_path: Path
-) -> None:
+def test_findings_can_be_written_somewhere_else_too(tornproof: WarmRunner, copy_of: CopyOf, tmp_path: Path) -> None:
     table = copy_of(CUT_DATA)
     run = tornproof("check", table, *READING, "--report", "out", "--findings", "mine", "--json", "-", folder=tmp_path)
     (finding,) = run.document["findings"]

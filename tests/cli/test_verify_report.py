@@ -2,12 +2,12 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command_line import WarmRunner, run_here, sentence_of
+from golden_data import CopyOf
 
 from tornproof.api.steady import verify_until_stable
 from tornproof.cli.table_result import (
@@ -102,7 +102,7 @@ def test_a_partition_is_inspected_at_the_version_that_was_verified(questdb_data:
 
 
 def test_a_partition_that_went_away_meanwhile_is_named_with_the_reason(
-    copy_of: Callable[[str], Path],
+    copy_of: CopyOf,
 ) -> None:
     table = copy_of(CHAIN)
     report = report_of(table)
@@ -136,9 +136,7 @@ def test_a_hostile_table_name_becomes_a_plain_file_name() -> None:
     assert safe_name("/a/trades") == safe_name("/a/../a/trades/")
 
 
-def test_a_table_in_which_the_report_would_be_stays_as_it_was(
-    tornproof: WarmRunner, copy_of: Callable[[str], Path]
-) -> None:
+def test_a_table_in_which_the_report_would_be_stays_as_it_was(tornproof: WarmRunner, copy_of: CopyOf) -> None:
     table = copy_of(CHAIN)
     before = sorted(table.rglob("*"))
     run = tornproof("verify", table, "--report", table / "rep")
@@ -160,7 +158,7 @@ def test_a_result_is_saved_before_standard_output_can_end(
 
 @pytest.mark.parametrize("command", [("verify", "."), ("check", ".", "--only", "verify")], ids=" ".join)
 def test_tables_that_are_named_alike_stay_apart(
-    tornproof: WarmRunner, copy_of: Callable[[str], Path], tmp_path: Path, command: tuple[str, ...]
+    tornproof: WarmRunner, copy_of: CopyOf, tmp_path: Path, command: tuple[str, ...]
 ) -> None:
     """A damaged table was lost where the same command was run in two tables, and the report said VALID."""
     for table, code in ((copy_of(CUT_DATA), 1), (copy_of(CHAIN), 0)):

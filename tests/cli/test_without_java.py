@@ -3,12 +3,13 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from command_line import ROOT, SERVER, Run, WarmRunner, sentence_of
 from depth import nightly, sampled
+from golden_data import CopyOf
 
 DAY = "2024-01-01.1"
 CHAIN = "tables/9.4.2/chain"
@@ -67,7 +68,7 @@ def run(arguments: list[str], environment: Mapping[str, str], folder: Path) -> R
 
 @pytest.mark.parametrize("arguments", sampled(1, ON_SPARK), ids=lambda each: each[0])
 def test_a_job_on_spark_is_rejected_with_one_sentence(
-    arguments: list[str], without_java: WarmRunner, copy_of: Callable[[str], Path]
+    arguments: list[str], without_java: WarmRunner, copy_of: CopyOf
 ) -> None:
     folder = copy_of(CHAIN)
     (folder / "frames.jsonl").write_text('{"ts": "2024-01-01T00:00:00Z", "v": 1}\n')
@@ -77,9 +78,7 @@ def test_a_job_on_spark_is_rejected_with_one_sentence(
 
 
 @pytest.mark.parametrize("arguments", WITHOUT_SPARK, ids=lambda each: each[0])
-def test_another_command_needs_no_java(
-    arguments: list[str], without_java: WarmRunner, copy_of: Callable[[str], Path]
-) -> None:
+def test_another_command_needs_no_java(arguments: list[str], without_java: WarmRunner, copy_of: CopyOf) -> None:
     done = without_java(*arguments, folder=copy_of(CHAIN))
     assert (done.code, "Java" in done.err, "Spark" in done.err) == (0, False, False), done
 

@@ -9,6 +9,7 @@ import pm_builder as pm
 import pyarrow as pa
 import pytest
 import table_builder as tb
+from golden_data import CopyOf
 from manifest_log import Log
 from written_tables import PATH, new_table
 
@@ -145,7 +146,7 @@ def test_a_table_without_a_designated_timestamp_has_no_verdict_and_its_note_says
     assert stateful.note.endswith("a table without _meta or designated timestamp cannot be written to")
 
 
-def test_what_is_no_table_is_not_captured(tmp_path: Path, copy_of: Callable[[str], Path]) -> None:
+def test_what_is_no_table_is_not_captured(tmp_path: Path, copy_of: CopyOf) -> None:
     with pytest.raises(NotATableError):
         captured(tmp_path)
     folder = copy_of("tables/9.4.2/chain/table")

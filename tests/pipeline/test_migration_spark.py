@@ -20,6 +20,7 @@ import pytest
 import quick_java
 from command_line import ROOT
 from depth import nightly
+from golden_data import content_of
 from legacy_trees import LONG_TABLE, write_legacy_tree
 from pyspark.sql import SparkSession
 
@@ -55,10 +56,6 @@ def legacy_tree(questdb_data: Path, tmp_path: Path) -> Callable[..., Path]:
         return tree
 
     return write
-
-
-def content_of(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def run(path: Path, master: str | None, **options: Any) -> tuple[int, dict[str, Any], list[dict[str, Any]]]:

@@ -1,4 +1,4 @@
-"""Damaged bytes: one bit or one number is another."""
+"""Damaged bytes, of which one bit or one number is another, and a damaged function."""
 
 from collections.abc import Iterator
 
@@ -18,3 +18,8 @@ def patched(content: bytes, offset_bytes: int, value: int, size_bytes: int) -> b
     """Return the content with a signed little-endian number in place of what stands there."""
     word = value.to_bytes(size_bytes, "little", signed=True)
     return content[:offset_bytes] + word + content[offset_bytes + size_bytes :]
+
+
+def ends_in_an_error(*_: object) -> None:
+    """Raise what nobody expects."""
+    raise LookupError("a mistake")

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -14,7 +15,10 @@ from tornproof.impl.table.metadata_file import (
     encode_metadata_file,
     read_metadata_file,
 )
+from tornproof.impl.table.table import open_table
 from tornproof.impl.types.questdb import TypeTag
+from tornproof.pipeline.datasource.staging import STAGING_PREFIX
+from tornproof.pipeline.datasource.writer import Target
 
 
 def new_table(path: Path, types: Mapping[str, int], *, keys: Collection[str] = ()) -> Path:
@@ -49,3 +53,18 @@ def set_columns(path: Path, columns: Sequence[TableColumn]) -> None:
     """Write `_meta` with these columns."""
     metadata = read_metadata_file(OperatingSystemStorage(), str(path / META_FILE))
     (path / META_FILE).write_bytes(encode_metadata_file(replace(metadata, columns=tuple(columns)), table_id=1))
+
+
+def version_of(path: Path) -> int:
+    """Return the committed version of a table."""
+    return open_table(OperatingSystemStorage(), str(path)).transaction().version
+
+
+def target_of(path: Path, **settings: Any) -> Target:
+    """Return what a job writes to."""
+    return Target(path=str(path), allow_parquet_last=True, **settings)
+
+
+def staging_of(path: Path) -> list[str]:
+    """Return the names of what jobs have staged in a table."""
+    return sorted(entry.name for entry in path.iterdir() if entry.name.startswith(STAGING_PREFIX))

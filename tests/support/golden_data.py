@@ -4,10 +4,13 @@ Every name is a POSIX path inside the archive, such as `tables/9.4.2/chain`; REA
 """
 
 import functools
-from collections.abc import Iterable
-from pathlib import PurePosixPath
+from collections.abc import Callable, Iterable
+from pathlib import Path, PurePosixPath
 
 from golden_archive import member_names
+
+CopyOf = Callable[[str], Path]
+"""The fixture `copy_of`: a function that copies a golden folder or file, to be changed."""
 
 
 def files(pattern: str) -> tuple[str, ...]:
@@ -48,3 +51,8 @@ LEGACY_TABLES = folders("legacy/*/*")
 CRASHES = folders("crashes/*/*")
 AFTER_RESTARTS = folders("after-restart/*/*")
 POWER_LOSSES = folders("power-loss/*/*")
+
+
+def content_of(folder: Path) -> dict[str, bytes]:
+    """Return the content of all files below a folder, by their names there."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

@@ -85,11 +85,6 @@ def metadata() -> bytes:
     return sound().files[tb.PM]
 
 
-def unsealed(record: type[Record], offset_bytes: int, field: str, value: int) -> bytes:
-    """The sound `_pm` with one field changed and its checksum repaired where the chain still leads to it."""
-    return pm.seal(pm.set_field(metadata(), record, offset_bytes, field, value))
-
-
 def kinds(name: str) -> dict[str, Make]:
     """What may stand in a file's place, and beginnings of the file."""
     content = sound().files[FILES[name]]

@@ -1,8 +1,10 @@
 """Faults of the catalogue that the explorers of whole tables must find, planted in every writer that is opened."""
 
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
+import pyarrow as pa
 from msgspec import structs
 from msgspec.structs import replace
 
@@ -47,3 +49,13 @@ def protocol(**actions: Any) -> AbstractContextManager[None]:
     """Let writers follow another order of actions, whatever they were opened with."""
     other = structs.replace(HARDENED, **actions)
     return wrapped("tornproof.impl.write.table_writer:execute", lambda execute: lambda _, *rest: execute(other, *rest))
+
+
+def first_of_each_key(without_duplicates: Callable[..., pa.Table]) -> Callable[..., pa.Table]:
+    """Keep the first row of each key instead of the last one."""
+
+    def backwards(rows: pa.Table, keys: Mapping[str, int], **_: int) -> pa.Table:
+        kept = without_duplicates(rows.take(list(range(rows.num_rows))[::-1]), keys)
+        return kept.take(list(range(kept.num_rows))[::-1])
+
+    return backwards

@@ -1,13 +1,12 @@
 """What a step is said to do is what it did: values before and after, read from the files by other code."""
 
-import functools
 import re
 import struct
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from random_runs import cut_finding, found, switched_finding, table_case
+from random_runs import cut_finding, killed_finding, switched_finding, table_case
 
 from tornproof.harness.common.verdict import Finding
 from tornproof.harness.counterexamples.actions import Action, ActionRecorder, in_order
@@ -21,12 +20,6 @@ from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 from tornproof.harness.simulator.filesystem.kernel import Kernel
 from tornproof.harness.simulator.process.simulated_process import Node
 from tornproof.harness.simulator.process.world import World
-
-
-@functools.cache
-def killed_finding() -> Finding:
-    return found(table_case("questdb-9.4.3"), "kill")
-
 
 EACH = pytest.mark.parametrize("find", [switched_finding, killed_finding, cut_finding], ids=lambda each: each.__name__)
 SIZE = struct.Struct("<q")

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ending import FOUND
+from broken_toys import FOUND
 from random_runs import VERSION_BEFORE_RECORD, cut_finding, found, switched_finding, table_case, toy_case
 
 from tornproof.harness.common.system import Field

@@ -1,13 +1,13 @@
 """Every explorer detects a merge that loses a row for all readers alike, which only the model can tell."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from depth import always_if, sampled
-from planted_faults import planted
+from planted_faults import first_of_each_key, planted
 
 from tornproof.harness.check import capture_table
 from tornproof.harness.common.model_check import ModelCheck, difference
@@ -133,14 +133,6 @@ def test_rows_that_replace_others_are_those_of_the_model_and_the_first_of_a_key_
     assert case.oracle((0,)) != case.oracle(()) and case.difference((0,)) == ""
     with wrapped("tornproof.impl.write.partition_change:without_duplicates", first_of_each_key):
         assert "the rows of a partition are wrong" in upserting(questdb_data).difference((0,))
-
-
-def first_of_each_key(without_duplicates: Callable[..., pa.Table]) -> Callable[..., pa.Table]:
-    def backwards(rows: pa.Table, keys: Mapping[str, int], **_: int) -> pa.Table:
-        kept = without_duplicates(rows.take(list(range(rows.num_rows))[::-1]), keys)
-        return kept.take(list(range(kept.num_rows))[::-1])
-
-    return backwards
 
 
 def test_a_large_partition_is_compared_as_a_whole_and_nothing_is_said_of_rows_that_are_added_to_it(

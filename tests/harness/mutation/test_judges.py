@@ -209,7 +209,7 @@ def test_the_crash_explorer_notices(fault: FaultFile) -> None:
 FOR_THE_MACHINE = [fault for fault in NOTICED if fault.name in NOT_FOR_CRASHES]
 
 
-# `test_stateful_faults` plants them too, without shrinking the findings.
+# `test_stateful` plants them too, without shrinking the findings.
 @pytest.mark.parametrize("fault", [nightly(fault) for fault in FOR_THE_MACHINE], ids=named)
 def test_the_state_machine_notices(fault: FaultFile) -> None:
     with planted(fault):

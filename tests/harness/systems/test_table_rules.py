@@ -1,13 +1,12 @@
 """Rules for single steps on a table: they let the hardened commit pass, and name each planted step that breaks one."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from msgspec import structs
 from planted_faults import planted
 
-from tornproof.harness.common.remembered_codecs import remembered_decoding
 from tornproof.harness.explorers.barriers.explorer import ALL, protocol_with
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
@@ -29,13 +28,9 @@ from tornproof.impl.write import commit
 from tornproof.impl.write.commit import HARDENED, Action, Protocol
 from tornproof.impl.write.recovery import _restate
 
+pytestmark = pytest.mark.usefixtures("remembering")
+
 TXN = f"{MADE_PATH}/_txn"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def remembering() -> Iterator[None]:
-    with remembered_decoding():
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -11,11 +11,11 @@ from rejections import rejection
 
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.pm.block import Statistic
-from tornproof.impl.pm.chain import decode_metadata, walk
+from tornproof.impl.pm.chain import Metadata, decode_chain, decode_metadata, walk
 from tornproof.impl.pm.check import check_metadata
 from tornproof.impl.pm.encode import NewRowGroup
 from tornproof.impl.pm.header import Column
-from tornproof.impl.pm.statistics import value_of
+from tornproof.impl.pm.statistics import in_order, value_of
 from tornproof.impl.types.questdb import TypeTag
 
 PLAIN = pm.header()
@@ -331,3 +331,80 @@ def test_nanoseconds_that_the_converter_made_of_an_int96_timestamp_are_bounds() 
     assert fields(pm.file(made)) == []
     short = pm.set_chunk(pm.file(made), "stat_sizes", 0x77)
     assert fields(short) == ["MIN_STAT of column 'ts' of row group 0"]
+
+
+# Generation by generation: what one shares with a newer one is looked into once
+
+
+def overlapping(ordinal: int = 0) -> NewRowGroup:
+    """A row group whose second chunk starts inside of the first."""
+    sound = pm.row_group(PLAIN, ordinal)
+    first, second = sound.chunks
+    return replace(sound, chunks=(first, replace(second, byte_range_start=first.byte_range_start + 50)))
+
+
+def generations(data: bytes) -> tuple[Metadata, Metadata]:
+    newer, older = decode_chain(data, file=pm.FILE, end_bytes=len(data))
+    return newer, older
+
+
+def fields_beside(data: bytes, metadata: Metadata, newer: Metadata | None = None) -> list[str]:
+    return [problem.field for problem in check_metadata(data, metadata, file=pm.FILE, newer=newer)]
+
+
+def test_overlapping_ranges_of_a_block_that_the_newer_generation_dropped_are_found() -> None:
+    data = pm.append(
+        pm.file(PLAIN, overlapping(), footer=pm.facts(10_000)),
+        pm.row_group(PLAIN, 1),
+        footer=pm.facts(20_000),
+        reuse=False,
+    )
+    newer, older = generations(data)
+    assert fields_beside(data, newer) == []
+    assert fields_beside(data, older, newer) == ["BYTE_RANGE_START of column 'v' of row group 0"]
+    sound = pm.append(
+        pm.file(PLAIN, footer=pm.facts(10_000)), pm.row_group(PLAIN, 1), footer=pm.facts(20_000), reuse=False
+    )
+    newer, older = generations(sound)
+    assert fields_beside(sound, older, newer) == fields_beside(sound, newer) == []
+
+
+def test_rows_out_of_order_in_a_block_that_the_newer_generation_dropped_are_found() -> None:
+    first = pm.file(PLAIN, pm.row_group(PLAIN, 1), pm.row_group(PLAIN, 0), footer=pm.facts(10_000))
+    data = pm.append(first, pm.row_group(PLAIN, 2), footer=pm.facts(20_000), reuse=False)
+    newer, older = generations(data)
+    assert fields_beside(data, older, newer) == ["MIN_STAT of column 'ts' of row group 1"]
+
+
+def test_a_block_that_both_have_is_named_once() -> None:
+    data = pm.append(
+        pm.file(PLAIN, overlapping(), footer=pm.facts(10_000)), pm.row_group(PLAIN, 1), footer=pm.facts(20_000)
+    )
+    newer, older = generations(data)
+    assert fields_beside(data, newer) == ["BYTE_RANGE_START of column 'v' of row group 0"]
+    assert fields_beside(data, older, newer) == []
+    assert fields_beside(data, older) == ["BYTE_RANGE_START of column 'v' of row group 0"]
+
+
+@pytest.mark.parametrize(
+    ("tag", "low", "high", "is_ordered"),
+    [
+        (TypeTag.CHAR, 1, 40_000, True),
+        (TypeTag.CHAR, 40_000, 1, False),
+        # A writer that widens 16 bits with their sign makes 32,768 and more look negative.
+        (TypeTag.CHAR, 1, -32_768, True),
+        (TypeTag.CHAR, -1, 32_767, False),
+        (TypeTag.IPV4, 1, -1, True),
+        (TypeTag.IPV4, -1, 1, False),
+        (TypeTag.INT, 1, -1, False),
+        (TypeTag.INT, -1, 1, True),
+        (TypeTag.SHORT, 1, -32_768, False),
+    ],
+)
+def test_characters_and_addresses_are_compared_without_sign(
+    tag: TypeTag, low: int, high: int, is_ordered: bool
+) -> None:
+    column = pm.column("x", tag, physical_type=1)
+    bounds = [value_of(column, bound.to_bytes(4, "little", signed=True)) for bound in (low, high)]
+    assert bounds[0] is not None and bounds[1] is not None
+    assert in_order(column, bounds[0], bounds[1]) is is_ordered

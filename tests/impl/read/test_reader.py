@@ -1,4 +1,3 @@
-from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -7,6 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from depth import sampled
+from golden_data import CopyOf
 from msgspec.structs import replace
 from real_tables import (
     only,
@@ -162,7 +162,7 @@ def test_table_of_a_release_before_pm_is_rejected_in_words(name: str, questdb_da
 
 
 @pytest.mark.parametrize("name", golden_data.LEGACY_TABLES)
-def test_legacy_table_is_read_once_its_pm_are_there(name: str, copy_of: Callable[[str], Path]) -> None:
+def test_legacy_table_is_read_once_its_pm_are_there(name: str, copy_of: CopyOf) -> None:
     folder = copy_of(name)
     for migrated in (folder / "migrated").glob("*.pm"):
         migrated.rename(folder / "table" / migrated.stem / "_pm")

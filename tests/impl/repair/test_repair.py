@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 import table_builder as tb
 from depth import nightly, sampled
+from golden_data import CopyOf
 from msgspec.structs import replace
 from real_tables import CHAIN, files_below, image_of, in_memory, put, rows_of, seen, snapshot_of, verified, word
 from written_tables import with_column_versions
@@ -128,7 +129,7 @@ def test_recovery_leaves_the_committed_version_and_nothing_else(questdb_data: Pa
 
 
 @pytest.mark.parametrize("name", sampled(3, REPAIRABLE))
-def test_the_operating_system_does_the_same(copy_of: Callable[[str], Path], name: str) -> None:
+def test_the_operating_system_does_the_same(copy_of: CopyOf, name: str) -> None:
     folder = copy_of(f"{name}/table")
     _, storage = in_memory(folder)
     assert repair_table(OperatingSystemStorage(), str(folder)) == repair_table(storage, str(folder))
@@ -349,7 +350,7 @@ def test_what_an_interrupted_run_left_is_removed_and_named(questdb_data: Path) -
     }
 
 
-def test_a_replaced_file_and_what_is_kept_have_the_permissions_of_the_old_one(copy_of: Callable[[str], Path]) -> None:
+def test_a_replaced_file_and_what_is_kept_have_the_permissions_of_the_old_one(copy_of: CopyOf) -> None:
     path = copy_of("crashes/9.4.2/sync-1-06/table")
     for file in path.glob("*/*"):
         file.chmod(0o640 if file.name == "_pm" else 0o600)
@@ -362,7 +363,7 @@ def test_a_replaced_file_and_what_is_kept_have_the_permissions_of_the_old_one(co
     assert {name: file.stat().st_mode & 0o777 for name, file in kept.items()} == {"_pm": 0o640, "data.parquet": 0o600}
 
 
-def test_a_link_that_would_have_to_be_cut_is_a_problem_and_nothing_is_done(copy_of: Callable[[str], Path]) -> None:
+def test_a_link_that_would_have_to_be_cut_is_a_problem_and_nothing_is_done(copy_of: CopyOf) -> None:
     path = copy_of("crashes/9.4.2/sync-1-06/table")
     (data,) = (
         path / each.file for each in repair_table(OperatingSystemStorage(), str(path), dry_run=True).actions[-1:]
@@ -379,7 +380,7 @@ def test_a_link_that_would_have_to_be_cut_is_a_problem_and_nothing_is_done(copy_
 @pytest.mark.parametrize("name", ["_recovered", "_recovered/2024-01-01.2"])
 @pytest.mark.parametrize("is_link", [False, True])
 def test_what_is_in_the_way_of_kept_bytes_is_a_problem_of_the_plan_and_nothing_is_done(
-    copy_of: Callable[[str], Path], name: str, is_link: bool
+    copy_of: CopyOf, name: str, is_link: bool
 ) -> None:
     """The plan promised what the run could not do, because there was a file where it had to make a directory."""
     path = copy_of("crashes/9.4.2/sync-1-06/table")

@@ -2,7 +2,7 @@
 
 import errno
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -10,6 +10,7 @@ import golden_data
 import pm_builder as pm
 import pytest
 import table_builder as tb
+from golden_data import CopyOf
 from msgspec.structs import replace
 from rejections import rejection
 
@@ -28,7 +29,6 @@ from tornproof.impl.txn.transaction import I64_MAX, I64_MIN, safe_read
 from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.verify.verify import verify_table
 
-CopyOf = Callable[[str], Path]
 TABLES = tuple(
     name.removesuffix("/_meta") for name in golden_data.files_named("_meta") if not name.startswith("power-loss/")
 )

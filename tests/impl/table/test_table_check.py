@@ -1,7 +1,7 @@
 """`_meta` and `_txn` must mean the columns and times that `_pm` has: each rule accepts the good and names the bad."""
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import golden_data
@@ -9,6 +9,7 @@ import pm_builder as pm
 import pyarrow as pa
 import pytest
 import table_builder as tb
+from golden_data import CopyOf
 from msgspec.structs import replace
 from real_tables import CHAIN, parquet_partitions, put, rows_of, seen, snapshot_of, table_image, verified, word
 from rejections import rejection
@@ -136,7 +137,7 @@ def test_every_real_table_agrees_with_itself(name: str, questdb_data: Path) -> N
         assert list(check_against_table(snapshot.resolve(partition), snapshot.table.metadata)) == []
 
 
-def test_exchanged_partition_directories_are_a_problem_of_their_times(copy_of: Callable[[str], Path]) -> None:
+def test_exchanged_partition_directories_are_a_problem_of_their_times(copy_of: CopyOf) -> None:
     table = copy_of(MANY)
     assert verified(table).sound
     first, second = table / "2024-10-01T01.1", table / "2024-10-01T02.2"

@@ -1,6 +1,6 @@
 """`_txn` files of real releases are decoded; damaged or changing, they are rejected with a message, never misread."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +8,7 @@ import golden_data
 import pytest
 from damage import each_flipped, patched
 from depth import nightly
+from golden_data import CopyOf
 from rejections import rejection
 from work import counted_calls
 
@@ -33,7 +34,6 @@ TORN_IMAGES = tuple(name for name in golden_data.POWER_LOSSES if name.endswith("
 FILES = tuple(name for name in golden_data.files_named("_txn") if not name.startswith(TORN_IMAGES))
 CHAIN = "tables/9.4.2/chain/table/_txn"
 HISTORY = golden_data.files("tables/9.4.2/history/history/*/_txn")
-BASE = layout.BaseHeader.layout
 RECORD = layout.TransactionRecord.layout
 CALLS_MAX = 10_000
 
@@ -329,7 +329,7 @@ def test_a_version_that_never_rests_is_busy_after_one_second(questdb_data: Path)
     assert 1.0 < storage.monotonic_seconds() < 1.01
 
 
-def test_a_reader_of_files_reports_what_the_decoder_reports(copy_of: Callable[[str], Path]) -> None:
+def test_a_reader_of_files_reports_what_the_decoder_reports(copy_of: CopyOf) -> None:
     path = copy_of(CHAIN)
     expected = decode_transaction(path.read_bytes(), file="_txn")
     assert transaction.safe_read(OperatingSystemStorage(), str(path)) == expected

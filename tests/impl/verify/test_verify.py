@@ -2,7 +2,6 @@ import itertools
 import json
 import struct
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -11,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from depth import sampled
+from golden_data import CopyOf
 from real_tables import Seen, parquet_partitions, read_json, rows_of, seen, snapshot_of, verified
 
 from tornproof.impl.verify.verify import LookedAt, PartitionReport, TableReport
@@ -210,7 +210,7 @@ def test_table_of_a_release_before_pm_is_sound_with_a_note_for_each_partition(na
 
 
 @pytest.mark.parametrize("name", golden_data.LEGACY_TABLES)
-def test_migrated_legacy_table_is_verified_like_any_other(name: str, copy_of: Callable[[str], Path]) -> None:
+def test_migrated_legacy_table_is_verified_like_any_other(name: str, copy_of: CopyOf) -> None:
     folder = copy_of(name)
     for migrated in (folder / "migrated").glob("*.pm"):
         migrated.rename(folder / "table" / migrated.stem / "_pm")
@@ -244,7 +244,7 @@ def test_generation_that_stands_behind_the_published_size_is_named(
     assert ("ends at byte 1748" in problem.actual) is stands_behind
 
 
-def test_an_id_in_the_json_by_which_a_server_takes_another_column_is_damage(copy_of: Callable[[str], Path]) -> None:
+def test_an_id_in_the_json_by_which_a_server_takes_another_column_is_damage(copy_of: CopyOf) -> None:
     folder = copy_of("tables/2026-07/chain")
     data = next((folder / "table").glob("*/data.parquet"))
     before, id_of_a_column, behind = data.read_bytes().rpartition(b'"id":1')

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from golden_data import content_of
 
 from tornproof.harness.checkers.snapshot_isolation import judge
 from tornproof.harness.common.history import SCHEMA
@@ -88,10 +89,6 @@ def summary_of(out: Path, *groups: Group, seed: int = 0) -> Summary:
     spec = spec_of(*groups, seed=seed)
     done(out, spec)
     return summed_up(spec, out)
-
-
-def content_of(out: Path) -> dict[str, bytes]:
-    return {path.relative_to(out).as_posix(): path.read_bytes() for path in out.rglob("*") if path.is_file()}
 
 
 def test_results_and_events_are_datasets_by_group_with_a_row_for_each_run(tmp_path: Path, left_by_ours: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from day_tables import change_columns, new_table, rename_column
+from day_tables import change_columns, new_table, rename_column, staging_of, target_of, version_of
 from depth import nightly
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -51,7 +51,7 @@ from tornproof.pipeline.datasource.staging import (
     new_folder,
     this_driver,
 )
-from tornproof.pipeline.datasource.writer import StagedRows, Target, TornproofStreamWriter, TornproofWriter
+from tornproof.pipeline.datasource.writer import StagedRows, TornproofStreamWriter, TornproofWriter
 from tornproof.pipeline.whole_file import PARTIAL
 
 STORAGE = OperatingSystemStorage()
@@ -94,10 +94,6 @@ def writer_on(path: Path, batch: Batch | None = None, *, overwrites: bool = Fals
     return TornproofWriter(target_of(path, overwrites=overwrites), SCHEMA, batch)
 
 
-def target_of(path: Path, **settings: Any) -> Target:
-    return Target(path=str(path), allow_parquet_last=True, **settings)
-
-
 def save(path: Path, parts: Sequence[pa.RecordBatch], batch: Batch | None = None, *, overwrites: bool = False) -> None:
     """Write as a job of one task for each part does."""
     run_job(path, parts, batch, overwrites=overwrites)
@@ -110,14 +106,6 @@ def run_job(
     """Write as `save` does, where a killed job has left staged rows."""
     writer = writer_on(path, batch, overwrites=overwrites)
     writer.commit([writer.stage(iter([part]), f"{number:05d}-{number}.arrow") for number, part in enumerate(parts)])
-
-
-def staging_of(path: Path) -> list[str]:
-    return sorted(entry.name for entry in path.iterdir() if entry.name.startswith(STAGING_PREFIX))
-
-
-def version_of(path: Path) -> int:
-    return open_table(STORAGE, str(path)).transaction().version
 
 
 def test_new_partitions_are_encoded_by_their_tasks_and_only_renamed_by_the_commit(table: Path) -> None:

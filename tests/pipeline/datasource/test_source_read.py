@@ -4,7 +4,7 @@ import datetime
 import json
 import pickle
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from catalog_tables import properties_of, schema_in_catalog
 from day_tables import new_table
-from golden_data import TABLES
+from golden_data import TABLES, CopyOf
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThanOrEqual, InputPartition, LessThan
 from pyspark.sql.types import StructType
 from source_holds import let_go
@@ -368,7 +368,7 @@ def test_number_of_tasks_fits_the_cores_and_the_bytes(table: Path, megabytes: in
     assert len(splits_of(groups, 2)) == expected
 
 
-def test_table_of_a_copy_that_nobody_pins_is_read(copy_of: Callable[[str], Path]) -> None:
+def test_table_of_a_copy_that_nobody_pins_is_read(copy_of: CopyOf) -> None:
     folder = copy_of("tables/9.4.2/chain/table")
     assert not (folder / "_pins").exists()
     with pinned(str(folder)) as pin:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from day_tables import new_table
+from day_tables import new_table, staging_of, target_of, version_of
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -23,7 +23,7 @@ from tornproof.impl.verify.verify import verify_table
 from tornproof.impl.write.table_writer import TableWriter, open_writer
 from tornproof.pipeline.datasource.options import OptionRejectedError
 from tornproof.pipeline.datasource.source import TornproofReader, TornproofSource, register
-from tornproof.pipeline.datasource.staging import INTENT_FILE, STAGING_PREFIX
+from tornproof.pipeline.datasource.staging import INTENT_FILE
 from tornproof.pipeline.datasource.types import ValueRejectedError
 from tornproof.pipeline.datasource.writer import CommitUnclearError, StagedRows, Target, TornproofWriter
 
@@ -44,14 +44,6 @@ def values_of(path: Path) -> list[int]:
     return [value for batch in open_snapshot(table).batches(["v"]) for value in batch.column(0).to_pylist()]
 
 
-def version_of(path: Path) -> int:
-    return open_table(STORAGE, str(path)).transaction().version
-
-
-def staging_of(path: Path) -> list[str]:
-    return [entry.name for entry in path.iterdir() if entry.name.startswith(STAGING_PREFIX)]
-
-
 def folder_of(path: Path) -> Path:
     (found,) = (path / name for name in staging_of(path) if "." not in name)
     return found
@@ -61,10 +53,6 @@ def batch_of(first: int, count: int) -> pa.RecordBatch:
     numbers = np.arange(first, first + count)
     times = pa.array(numbers * 1_000_000, pa.timestamp("us", tz="UTC"))
     return pa.record_batch({"ts": times, "v": pa.array(numbers), "u": pa.array([SOME_UUID] * count)})
-
-
-def target_of(path: Path, **settings: Any) -> Target:
-    return Target(path=str(path), allow_parquet_last=True, **settings)
 
 
 def writer_on(path: Path, schema: StructType = SCHEMA, *, overwrite: bool = False) -> TornproofWriter:

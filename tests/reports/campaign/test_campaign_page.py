@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from collections.abc import Callable
-from html import unescape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import page_text
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -108,7 +107,7 @@ def text_of(directory: Path) -> str:
 
 
 def text_in(page: Page) -> str:
-    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]*>", " ", page.body)))
+    return page_text.text_of(page.body)
 
 
 def test_a_sound_campaign_is_valid_with_its_denominators(sound: Path, with_plots: None) -> None:

@@ -1,7 +1,6 @@
 """The page of a finding: it names the cause, and shows what it can of any document or says what is wrong with it."""
 
 import base64
-import html
 import json
 import re
 import zlib
@@ -10,6 +9,7 @@ from typing import Any
 
 import pytest
 from finding_documents import DECISION, HOSTILE, SEEN, explanation_document, finding_document, lane_row
+from page_text import text_of
 from random_runs import found, toy_case
 
 from tornproof.cli.findings import finding_document as document_of_finding
@@ -22,10 +22,6 @@ from tornproof.reports.kit.page import as_document
 
 def body_of(document: dict[str, Any], file: str = "findings/a.json", folded: tuple[str, ...] = ()) -> str:
     return str(finding_page(document, file=file, key="finding-a", folded=folded).body)
-
-
-def text_of(body: str) -> str:
-    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", body)).split())
 
 
 def section(body: str, heading: str) -> str:

@@ -4,7 +4,6 @@ The facts are recomputed here by brute force on random documents. `MISTAKES` are
 a fact that holds without it.
 """
 
-import html
 import itertools
 import random
 import re
@@ -12,6 +11,7 @@ from collections.abc import Callable
 
 import pytest
 from finding_documents import byte_range, finding_document, lane_row
+from page_text import text_of
 
 from tornproof.harness.counterexamples.state_recorder import with_values
 from tornproof.harness.mutation.source_patch import SourcePatch
@@ -25,10 +25,6 @@ RUNS = 60
 _ROW = re.compile(r"<tr>(<td.*?)</tr>", re.DOTALL)
 _CELL = re.compile(r"<td[^>]*>(.*?)</td>", re.DOTALL)
 _PAIR = re.compile(r'<div class="pair-cell pair-(\w+)">(.*?)</div>\n', re.DOTALL)
-
-
-def text_of(markup: str) -> str:
-    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", markup)).split())
 
 
 def table_of(page: str) -> list[list[str]]:

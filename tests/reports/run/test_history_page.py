@@ -1,10 +1,9 @@
 """The history of findings: first and last seen, gone only where somebody looked, and no page without two runs."""
 
-import re
-from html import unescape
 from typing import Any
 
 import pytest
+from page_text import text_of
 from run_documents import listed, phase_document, run_document
 
 from tornproof.reports.run.document import Run, run_of
@@ -30,10 +29,6 @@ def run(number: int, *sentences: str, phase: str = "power", preset: str = "harde
     phase_of = phase_document(phase, **{"verdict": "INVALID" if findings else "VALID", **phases})
     document = run_document(phase_of, findings=tuple(findings), preset=preset)
     return run_of(document, file=f"runs/run-{number:04}.json", name=f"run {number}", key=f"run-{number:04}")
-
-
-def text_of(body: str) -> str:
-    return " ".join(unescape(re.sub(r"<[^>]*>", " ", body)).split())
 
 
 def test_a_defect_has_its_first_and_last_run_and_is_open_or_gone() -> None:

@@ -3,11 +3,11 @@
 import json
 import re
 from collections.abc import Iterator
-from html import unescape
 from typing import Any
 
 import pytest
 from markupsafe import Markup
+from page_text import text_of
 from run_documents import HOSTILE, invalid_run, listed, phase_document, run_document
 
 from tornproof.reports.kit.dedupe import folded
@@ -24,10 +24,6 @@ def run_from(document: Any, number: int = 7) -> Run:
 
 def page_of(document: Any, links: dict[str, str] | None = None) -> Page:
     return run_page(run_from(document), trend=Markup("<p>the trend</p>"), links=links or {})
-
-
-def text_of(body: str) -> str:
-    return " ".join(unescape(re.sub(r"<[^>]*>", " ", body)).split())
 
 
 @pytest.mark.parametrize(

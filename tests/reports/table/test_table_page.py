@@ -4,10 +4,10 @@ import copy
 import json
 import re
 from collections.abc import Callable, Iterator
-from html import unescape
 from pathlib import Path
 from typing import Any
 
+import page_text
 import pyarrow as pa
 import pytest
 import table_builder as tb
@@ -69,7 +69,7 @@ def page_of(document: Any) -> Page:
 
 def text_of(page: Page) -> str:
     """What stands on the page, without its markup."""
-    return " ".join(unescape(re.sub(r"<[^>]*>", " ", page.body)).split())
+    return page_text.text_of(page.body)
 
 
 def test_a_sound_table_says_so_with_its_version_and_its_counts(result: Callable[[str], Document]) -> None:

@@ -48,7 +48,6 @@ from tornproof.impl.write.commit import HARDENED, Action, Protocol
 
 PAGE = Path(__file__).parents[4] / "docs" / "guarantees.md"
 ONE_MISSING = [tuple(name for name in ALL if name != missing) for missing in ALL]
-QUICK_MODELS = (A, B, C_4096, C_512, CDIR)
 # Where a missing barrier is seen, and where it is not (docs/guarantees.md).
 SEEN_BY = {
     "F1": {*POWER_MODELS, D},

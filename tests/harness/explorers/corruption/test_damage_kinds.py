@@ -1,26 +1,50 @@
 """Zeros, stale blocks, misdirected writes, wrong fields, forged ones, pairs: what each does; none is silent."""
 
-import itertools
-from collections import Counter
-from pathlib import Path
+from __future__ import annotations
 
+import itertools
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+import numpy as np
 import pyarrow as pa
 import pytest
 import table_builder as tb
 from command_line import ROOT
+from damage import ends_in_an_error
+from depth import sampled
+from planted_faults import planted
 
 from tornproof.harness.check import capture_table
 from tornproof.harness.common.effort import DEFAULT, EFFORTS, Bounds
-from tornproof.harness.common.patch import replaced
+from tornproof.harness.common.patch import replaced, wrapped
+from tornproof.harness.common.remembered_codecs import remembered_decoding
 from tornproof.harness.common.verdict import Finding, Verdict
+from tornproof.harness.explorers.corruption.beside import DAMAGES_MAX, FILES_MAX, beside_damages, beside_files
 from tornproof.harness.explorers.corruption.blocks import block_starts, lost, misdirected, stale, zeroed
 from tornproof.harness.explorers.corruption.catalogue import listed
 from tornproof.harness.explorers.corruption.controls import blind_to_contradictions
 from tornproof.harness.explorers.corruption.fields import Spot, field_damages, txn_spots
-from tornproof.harness.explorers.corruption.judge import EXPECTED, Judge, Outcome
+from tornproof.harness.explorers.corruption.judge import CONTENT, EXPECTED, FOUND, Judge, Outcome
 from tornproof.harness.explorers.corruption.pairs import choose_pairs, pair_tasks
-from tornproof.harness.explorers.corruption.plan import Edit, Flip, Kind, Pair, evidence_of
+from tornproof.harness.explorers.corruption.plan import (
+    Crafted,
+    Edit,
+    Flip,
+    Kind,
+    Overwrite,
+    Pair,
+    damage_of,
+    evidence_of,
+)
+from tornproof.harness.explorers.corruption.recovered import FLIPS_MAX
 from tornproof.harness.replay import replay_finding
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.line_bound import bounded_computation
 from tornproof.harness.systems.workload import MADE_PATH, made_image
 from tornproof.impl.layout import txn as txn_layout
 from tornproof.impl.pm.chain import check_checksum, walk
@@ -271,3 +295,229 @@ def test_the_document_names_the_bounds_of_the_usual_effort() -> None:
     usual = Bounds.of(EFFORTS[DEFAULT])
     assert f"up to {usual.damages:,} by the usual effort" in document
     assert f"| {usual.pairs} by the usual effort" in document
+
+
+# Files as another writer could have made them
+
+
+TABLES = (
+    *(f"tables/2026-07/{name}/table" for name in ("chain", "nanosecond", "rewrite")),
+    *(f"tables/9.4.2/{name}/table" for name in ("bloom", "chain", "dedup", "fastpath", "nonwal", "oddcols", "types")),
+    *(f"crashes/{name}/table" for name in ("2026-07/sync-2-17", "9.4.2/sync-1-06", "9.4.3/sync-4-15")),
+    "indexed/2026-07/indexed_wal/table",
+    "tables/9.4.3/many/table",
+)
+FAULTS = (
+    "a token may stand for two generations",
+    "scratchpad is not carried on",
+    "a chain may lead forward",
+    "end of data.parquet is not looked at",
+    "more rows than the version has",
+    "size of the partition table is not compared",
+    "unknown optional features are rejected",
+    "unknown required features are ignored",
+)
+"""What nothing else in a check finds: files with other mistakes are also wrong in another way."""
+
+
+def judge_of(table: Path) -> Judge:
+    return Judge(capture_table(OperatingSystemStorage(), str(table)), str(table))
+
+
+def crafted(judge: Judge) -> Iterator[Crafted]:
+    for kind in EXPECTED:
+        for file in judge.files(kind):
+            for damage in listed(judge, kind, file):
+                assert isinstance(damage, Crafted)
+                yield damage
+
+
+@pytest.mark.parametrize("name", sampled(1, TABLES, seed=1))
+def test_in_real_tables_what_breaks_a_rule_is_rejected_and_what_is_allowed_is_read(
+    name: str, questdb_data: Path
+) -> None:
+    judge, outcomes = judge_of(questdb_data / name), Counter[object]()
+    with remembered_decoding():
+        for damage in crafted(judge):
+            outcome, _ = judge.judge(damage)
+            outcomes[outcome] += 1
+            assert outcome is EXPECTED[damage.kind], (damage, judge.reason)
+    assert (
+        set(outcomes) == set(EXPECTED.values()) and outcomes.total() == len({str(each) for each in crafted(judge)}) > 90
+    )
+
+
+@pytest.mark.parametrize("name", sampled(3, list(FAULTS)))
+def test_a_reader_that_leaves_a_rule_out_is_found_and_the_finding_replays(name: str, questdb_data: Path) -> None:
+    path = questdb_data / CHAIN
+    image = capture_table(OperatingSystemStorage(), str(path))
+    with planted(name), bounded_computation(image.size_bytes):
+        judge = Judge(image, str(path))
+        damage, reason = next((each, judge.reason) for each in crafted(judge) if judge.judge(each)[0] in FOUND)
+    assert reason
+    finding = Finding(property="p", phase="damage", sentence=reason, evidence=evidence_of(damage, "field"))
+    assert damage_of(finding.evidence) == damage
+    assert replay_finding(finding, image, str(path)) is Verdict.VALID
+    with planted(name):
+        assert replay_finding(finding, image, str(path)) is Verdict.INVALID
+
+
+def belongs_to_no_newer(record: Any, *_: object) -> None:
+    """Reject no record that is older than the version, and none that contradicts itself."""
+
+
+def test_a_version_with_the_record_of_an_older_one_is_rejected_and_never_a_legal_state(questdb_data: Path) -> None:
+    """The reader under test does not say what a crash may leave: here it takes any record for that of the version."""
+    path = questdb_data / CHAIN
+    judge = judge_of(path)
+    following = Edit(TXN_FILE, 0, bytes([judge.snapshot.transaction.version + 1]))
+    wrong = [each for each in crafted(judge) if ": version " in str(each) or "slot" in str(each)]
+    broken = [each for each in wrong if each.kind is Kind.BROKEN]
+    assert len(broken) >= 7 and {judge.judge(each)[0] for each in broken} == {EXPECTED[Kind.BROKEN]}
+    with replaced("tornproof.impl.txn.transaction:_check_record", belongs_to_no_newer):
+        judge = judge_of(path)
+        assert sum(judge.judge(each)[0] in FOUND for each in broken) >= 5
+        assert judge.judge(Overwrite(Kind.FIELD, (following,), ""))[0] is Outcome.SILENT
+
+
+@pytest.mark.parametrize("broken", ["repair_table", "committed"])
+def test_an_error_of_a_recovery_or_a_writer_is_found_and_one_of_ours_is_not(broken: str, questdb_data: Path) -> None:
+    judge = judge_of(questdb_data / CHAIN)
+    damage = next(each for each in crafted(judge) if each.kind is Kind.ALLOWED and each.file.endswith("_pm"))
+    assert judge.takes_commits and judge.judge(damage)[0] is EXPECTED[Kind.ALLOWED]
+    location = f"{Judge.__module__}:{broken}"
+    with replaced(location, FunctionType(ends_in_an_error.__code__, {"__name__": "tornproof.impl"})):
+        assert judge.judge(damage)[0] in FOUND and judge.reason == "LookupError: a mistake"
+    ours = FunctionType(ends_in_an_error.__code__, {"__name__": Judge.__module__})
+    with replaced(location, ours), pytest.raises(LookupError):
+        judge.judge(damage)
+
+
+def test_a_file_of_evidence_that_is_longer_than_the_table_s_is_unknown(questdb_data: Path) -> None:
+    path = questdb_data / CHAIN
+    judge = judge_of(path)
+    evidence = evidence_of(next(crafted(judge)), "field")
+    for wrong in ({"offset_bytes": 1 << 40}, {"offset_bytes": -1}, {"removed_bytes": 1 << 40}, {"removed_bytes": -5}):
+        finding = Finding(property="p", phase="damage", sentence="s", evidence={**evidence, **wrong})
+        assert replay_finding(finding, judge.image, str(path)) is Verdict.UNKNOWN
+
+
+# Files that no checksum covers
+
+
+INDEXED = "indexed/2026-07/indexed_wal/table"
+TABLES_BESIDE = (
+    INDEXED,
+    *(f"tables/9.4.2/{name}/table" for name in ("chain", "oddcols")),
+    "crashes/9.4.3/sync-4-15/table",
+)
+
+
+def damages_of(judge: Judge) -> list[Any]:
+    return [each for file in judge.files(Kind.BESIDE) for each in listed(judge, Kind.BESIDE, file)]
+
+
+@pytest.mark.parametrize("name", sampled(1, TABLES_BESIDE, seed=1))
+def test_damage_of_other_files_of_a_real_table_is_no_finding(name: str, questdb_data: Path) -> None:
+    judge = judge_of(questdb_data / name)
+    damages = damages_of(judge)
+    found = Counter(judge.judge(damage)[0] for damage in damages)
+    assert not set(FOUND) & set(found), judge.reason
+    assert found[Outcome.REJECTED] > 20 and found.total() <= DAMAGES_MAX
+    assert {judge.field_of(damage) for damage in damages} == {CONTENT}
+
+
+def test_files_of_each_kind_are_damaged() -> None:
+    names = [
+        "_meta",
+        "_cv",
+        "_txn",
+        "p0/_pm",
+        "p0/data.parquet",
+        "s.k",
+        "s.k.12",
+        *(f"p{n}/s.{kind}" for n in range(30) for kind in "kv"),
+    ]
+    image = DiskImage.of_files({f"t/{name}": b"x" for name in names} | {"t/empty": b""})
+    chosen = beside_files(image, "t")
+    assert len(chosen) == FILES_MAX and chosen.keys() >= {"_meta", "_cv", "s.k", "p0/s.k", "p0/s.v"}
+    assert not chosen.keys() & {"_txn", "empty", "p0/_pm", "p0/data.parquet"}
+
+
+def test_each_damage_of_a_file_changes_it() -> None:
+    content = bytes(range(9)) + bytes(100)
+    damages = list(beside_damages("f", content, 1))
+    assert all(damage.apply(content) != content for damage in damages) and len(set(map(str, damages))) == len(damages)
+    assert {type(each.damage).__name__ for each in damages} == {"Overwrite", "Flip", "Cut"}
+
+
+def counted_short(count: Any) -> Any:
+    """Return NumPy whose arrays of zeros are too short."""
+
+    class Short:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(np, name)
+
+        @staticmethod
+        def zeros(size: int, *arguments: Any) -> Any:
+            return np.zeros(size - count, *arguments)
+
+    return Short()
+
+
+def test_an_index_that_is_counted_short_is_found_and_replays(questdb_data: Path) -> None:
+    path = questdb_data / INDEXED
+    judge = judge_of(path)
+    damages = [each for each in damages_of(judge) if each.file.endswith("/s.k") and "one less" in str(each)]
+    location = "tornproof.impl.verify.indexes:np"
+    assert not any(judge.judge(damage)[0] in FOUND for damage in damages)
+    with replaced(location, counted_short(1)):
+        damage = next(each for each in damages if judge.judge(each)[0] in FOUND)
+        assert judge.reason.startswith("ValueError: ")
+    evidence = json.loads(json.dumps(evidence_of(damage, CONTENT)))
+    assert damage_of(evidence) == damage
+    finding = Finding(property="p", phase="damage", sentence="s", evidence=evidence)
+    assert replay_finding(finding, judge.image, str(path)) is Verdict.VALID
+
+
+# Recovery
+
+
+@pytest.fixture(scope="module")
+def judge() -> Judge:
+    return Judge(made_image(), MADE_PATH)
+
+
+def outcomes(judge: Judge) -> Counter[Outcome]:
+    damages = [each for file in judge.files(Kind.RECOVERED) for each in listed(judge, Kind.RECOVERED, file)]
+    assert len(judge.files(Kind.RECOVERED)) - 1 <= len(damages) // FLIPS_MAX + 1
+    return Counter(judge.judge(each)[0] for each in damages)
+
+
+def test_a_recovery_reports_damage_or_leaves_all_rows(judge: Judge) -> None:
+    found = outcomes(judge)
+    assert found[Outcome.REJECTED] > FLIPS_MAX and found[Outcome.HARMLESS] > 0
+    assert not {*found} & {*FOUND}
+    assert judge.reached["a recovery of a damaged table"] >= sum(found.values())
+
+
+def test_a_recovery_that_looks_at_no_pages_is_found(judge: Judge) -> None:
+    def quickly(verify: object) -> object:
+        return lambda *arguments, **settings: verify(*arguments, **{**settings, "quick": True})  # type: ignore[operator]
+
+    with wrapped("tornproof.impl.repair.plan:verify_partition", quickly):
+        assert outcomes(judge)[Outcome.NONCONFORMING] > 0
+
+
+def test_a_recovery_that_changes_what_it_reports_is_found(judge: Judge) -> None:
+    def reporting(repair: object) -> object:
+        def repaired(storage: object, path: str) -> object:
+            report = repair(storage, path)  # type: ignore[operator]
+            with storage.open_for_writing(f"{path}/{judge.files(Kind.RECOVERED)[0]}") as file:  # type: ignore[attr-defined]
+                file.truncate(0)
+            return report
+
+        return repaired
+
+    with wrapped("tornproof.harness.explorers.corruption.judge:repair_table", reporting):
+        assert outcomes(judge)[Outcome.NONCONFORMING] > 0

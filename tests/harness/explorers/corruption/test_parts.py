@@ -10,6 +10,7 @@ from types import FunctionType
 from typing import Any
 
 import pytest
+from damage import ends_in_an_error
 from depth import sampled
 
 from tornproof.harness.check import capture_table
@@ -82,11 +83,6 @@ def test_a_range_that_leaves_out_a_damaged_partition_is_found_and_replays(made: 
     assert replay_finding(finding, made.image, MADE_PATH) is Verdict.INVALID
     monkeypatch.undo()
     assert replay_finding(finding, made.image, MADE_PATH) is Verdict.VALID
-
-
-def ends_in_an_error(*_: object) -> None:
-    """Raise what nobody expects."""
-    raise LookupError("a mistake")
 
 
 def test_an_error_that_nobody_expects_is_found(made: Judge) -> None:

@@ -7,8 +7,8 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 
 import pytest
+from broken_toys import FOUND, Ends, RollsBack
 from depth import nightly, sampled
-from ending import FOUND, Ends
 from recorded_phases import AsRecorded
 from toy_rejections import CountsInMemory, KeepsRejected
 
@@ -385,26 +385,6 @@ class Forgets(Toy):
         super().recover(storage, path)
         with storage.open_for_writing(f"{path}/state") as file:
             file.truncate(0)
-
-
-class RollsBack(Toy):
-    """Undoes a commit that readers may have seen, if it was not acknowledged."""
-
-    name = "rolls back"
-
-    @contextmanager
-    def open_writer(self, storage: Storage, path: str) -> Iterator[ToyWriter]:
-        if storage.kind(f"{path}/old") is EntryKind.FILE:
-            storage.rename(f"{path}/old", f"{path}/state")
-            if storage.kind(f"{path}/old") is EntryKind.FILE:  # two names of one file: nothing was moved
-                storage.unlink(f"{path}/old")
-        with super().open_writer(storage, path) as writer:
-            yield writer
-
-    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
-        storage.link(f"{path}/state", f"{path}/old")
-        super().commit(storage, path, operation)
-        storage.unlink(f"{path}/old")
 
 
 class Flickers(Toy):

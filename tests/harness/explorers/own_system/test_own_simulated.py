@@ -1,15 +1,15 @@
 """A format that is not ours under every explorer of the simulator, and under damage."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from broken_toys import FOUND, Ends
 from depth import sampled
-from ending import FOUND, Ends
 from manifest_log import MISTAKES, Log
+from random_runs import reread
 from recorded_phases import AsRecorded
 
 from tornproof.harness.common.effort import EFFORTS, Bounds
@@ -55,10 +55,6 @@ EXPLORERS = tuple(explorer for explorer in Explorer if explorer is not Explorer.
 def explored(explorer: Explorer, of: FunctionTarget, **arguments: Any) -> Phase:
     cases = cases_of(explorer, of, OPERATIONS, [Readers(read_count=2, style=style) for style in of.reader_styles])
     return explore_simulated(explorer, cases, bounds=SMALL, **arguments)
-
-
-def reread(finding: Finding) -> Finding:
-    return replace(finding, evidence=json.loads(json.dumps(finding.evidence)))
 
 
 @pytest.mark.parametrize("explorer", sampled(2, EXPLORERS, seed=1))

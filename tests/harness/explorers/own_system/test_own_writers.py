@@ -11,8 +11,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from broken_toys import FOUND, Ends
 from depth import sampled
-from ending import FOUND, Ends
 from manifest_log import Log
 from waiting import WaitsInVain
 

@@ -1,14 +1,14 @@
 """SQLite itself in the simulator, over a VFS whose calls are the storage's: the sound one, and what others do."""
 
-import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from depth import nightly, sampled
+from random_runs import reread
 
 from tornproof.harness.common.effort import EFFORTS, Bounds
-from tornproof.harness.common.verdict import Finding, Phase, Verdict
+from tornproof.harness.common.verdict import Phase, Verdict
 from tornproof.harness.explorers.kills.explorer import explore_crashes
 from tornproof.harness.explorers.own_system.simulated import cases_of, explore_simulated, replay_simulated
 from tornproof.harness.explorers.schedules.writers import ONE_ORDER, Group, explore_writers, replay_writers
@@ -39,10 +39,6 @@ def explored(
 def writers(of: FunctionTarget, reader_count: int = 0) -> Group:
     (case,) = cases_of(SCHEDULES, of, TWO, [Readers(count=reader_count)] if reader_count else []).values()
     return Group(case=case, writer_count=2)
-
-
-def reread(finding: Finding) -> Finding:
-    return replace(finding, evidence=json.loads(json.dumps(finding.evidence)))
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from broken_toys import FOUND, Ends, RollsBack
 from depth import nightly, sampled
-from ending import FOUND, Ends
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.internal.conjecture import providers
@@ -107,26 +107,6 @@ class ForgetsRecovery(Toy):
     def commit(self, storage: Storage, path: str, operation: bytes) -> None:
         storage.open_for_writing(f"{path}/new", OpenMode.NEW).close()
         super().commit(storage, path, operation)
-
-
-class RollsBack(Toy):
-    """Undoes a commit that readers may have seen, if it was not acknowledged."""
-
-    name = "rolls back"
-
-    @contextmanager
-    def open_writer(self, storage: Storage, path: str) -> Iterator[ToyWriter]:
-        if storage.kind(f"{path}/old") is EntryKind.FILE:
-            storage.rename(f"{path}/old", f"{path}/state")
-            if storage.kind(f"{path}/old") is EntryKind.FILE:  # two names of one file: nothing was moved
-                storage.unlink(f"{path}/old")
-        with super().open_writer(storage, path) as writer:
-            yield writer
-
-    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
-        storage.link(f"{path}/state", f"{path}/old")
-        super().commit(storage, path, operation)
-        storage.unlink(f"{path}/old")
 
 
 class KeepsLock(Toy):

@@ -1,6 +1,6 @@
 """Migration under power cuts: every crash of a run on every legal disk, later runs, and planted defects of it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +10,6 @@ from migration_power import MigrationTarget, coverage_goals, explore_migration, 
 from planted_faults import planted
 from real_tables import CHAIN, image_of
 
-from tornproof.harness.common.remembered_codecs import remembered_decoding
 from tornproof.harness.common.verdict import Phase, Verdict
 from tornproof.harness.explorers.power_cuts.examination import Bounds
 from tornproof.harness.explorers.power_cuts.exploration import Settings
@@ -27,6 +26,8 @@ from tornproof.harness.systems.workload import MADE_PATH, made_image
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.table.partition import PM_FILE
 
+pytestmark = pytest.mark.usefixtures("remembering")
+
 LEGACY = "legacy/9.3.4/chain"
 DAY = "2024-01-01.1"
 PATH = "table"
@@ -35,12 +36,6 @@ IN_PLACE = "_pm is written under its name"
 FILE_NOT_SYNCED = "the new _pm is not synced"
 NAME_NOT_SYNCED = "the partition's directory is not synced"
 SOME_MODELS = (A, B, C_4096, CDIR, D)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def remembering() -> Iterator[None]:
-    with remembered_decoding():
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from recorded_phases import AsRecorded
 from toy_rejections import KeepsRejected, WritesBlockAgain
 
 from tornproof.harness.common.patch import replaced
-from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
+from tornproof.harness.common.remembered_codecs import remembered_encoder
 from tornproof.harness.common.system import Target
 from tornproof.harness.common.verdict import Finding, Phase, Verdict, calls_at_most
 from tornproof.harness.counterexamples.make import as_log
@@ -85,15 +85,11 @@ from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.write.commit import HARDENED, RecoveryAction
 from tornproof.testing import target
 
+pytestmark = pytest.mark.usefixtures("remembering")
+
 FEW = Settings(
     limits=Limits(file_count=64, disk_count=256), nested_limits=Limits(file_count=16, names_count=16, disk_count=32)
 )
-
-
-@pytest.fixture(scope="module", autouse=True)
-def remembering() -> Iterator[None]:
-    with remembered_decoding():
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,6 @@
 """The explorer of a live server, against one that answers from memory: right, or with one planted defect."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import fake_server
@@ -10,6 +8,7 @@ import pyarrow.compute as pc
 import pytest
 from depth import always_if
 from fake_server import Defect, FakeServer
+from golden_data import CopyOf
 from real_tables import CHAIN
 
 from tornproof.harness.checkers.snapshot_isolation import judge
@@ -235,7 +234,7 @@ def test_two_reads_that_each_lack_a_commit_of_the_other_are_a_finding() -> None:
 
 @pytest.mark.parametrize(("file", "bytes_kept", "count"), [("_txn", None, 0), ("_txn", 20, 1), ("_meta", 5, 1)])
 def test_a_table_that_a_server_left_and_nobody_can_open_is_a_finding(
-    copy_of: Callable[[str], Path], file: str, bytes_kept: int | None, count: int
+    copy_of: CopyOf, file: str, bytes_kept: int | None, count: int
 ) -> None:
     table = copy_of(CHAIN)
     content = (table / file).read_bytes()

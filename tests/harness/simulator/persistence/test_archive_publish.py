@@ -17,7 +17,6 @@ from depth import drawn, nightly
 from planted_faults import protocol
 
 from tornproof.harness.common.patch import wrapped
-from tornproof.harness.common.remembered_codecs import remembered_decoding
 from tornproof.harness.common.system import Target
 from tornproof.harness.common.verdict import Phase, Verdict
 from tornproof.harness.explorers.power_cuts.examination import Stage
@@ -61,6 +60,8 @@ from tornproof.pipeline.ingest.commit import (
     open_archive,
     prepared_path,
 )
+
+pytestmark = pytest.mark.usefixtures("remembering")
 
 PATH = "table"
 HOUR = 3_600_000_000
@@ -212,12 +213,6 @@ def case(*before: File, run: File = NIGHT, is_merged: bool = False) -> TestCase:
 def phase_of(explored: TestCase, *models: Model, settings: Settings | None = None) -> Phase:
     points = (OLD_STATE, NEW_STATE) if any(not model.fails_syncs for model in models) else (SYNC_FAILED,)
     return explore_power(explored, models=models, settings=settings, points=points)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def remembering() -> Iterator[None]:
-    with remembered_decoding():
-        yield
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,12 @@ from typing import Any
 
 import numpy
 import pytest
-from golden_data import CopyOf
+from golden_data import CHAIN, CopyOf
 
 import tornproof
 from tornproof.harness import check as harness_check
 from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.parallel.tasks import explore
-
-CHAIN = "tables/9.4.2/chain/table"
 
 
 def test_a_sound_table_is_sound_and_needs_nothing(copy_of: CopyOf) -> None:

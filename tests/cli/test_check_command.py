@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pm_builder as pm
-import pyarrow as pa
 import pytest
 import table_builder as tb
 from command_line import Run, WarmRunner, cold_run, run_here, sentence_of
 from depth import nightly
-from golden_data import CopyOf
+from golden_data import CHAIN, CUT_DATA, LEGACY, CopyOf
 
 from tornproof.cli.check_report import ALWAYS_SHOWN
 from tornproof.cli.numbers import CORES, WORKERS_MAX
@@ -19,12 +18,8 @@ from tornproof.harness.common.effort import DEFAULT, EFFORTS, Bounds
 from tornproof.harness.explorers.corruption.judge import Outcome
 from tornproof.harness.parallel.tasks import Outcome as CheckOutcome
 from tornproof.impl.errors import UsageError
-from tornproof.impl.types.questdb import TypeTag
 
-CHAIN = "tables/9.4.2/chain/table"
-CUT_DATA = "power-loss/9.4.2/data-tail-lost-length/table"
-LEGACY = "legacy/9.3.4/chain/table"
-TABLE = tb.build({"v": (TypeTag.LONG, pa.array([1, 2, None]))})
+TABLE = tb.SMALL
 # The explorers that only read, not in the order in which they begin.
 READING = ("--only", "roundtrip", "--only", "damage", "--only", "verify")
 KEYS = {"format", "target", "preset", "seed", "effort", "bounds", "cut_by", "verdict", "phases", "findings"}

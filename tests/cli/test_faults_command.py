@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from command_line import run_here
 from depth import nightly
+from golden_data import CHAIN
 
 from tornproof import harness
 from tornproof.cli.interruption import SIGNAL_BASE
@@ -18,7 +19,6 @@ from tornproof.harness.mutation.fault_file import BENIGN, JUDGES, FaultFile, Fau
 from tornproof.harness.trial import SCHEMA, Row, Trials, is_set_aside
 from tornproof.impl.errors import NotATableError, UsageError
 
-CHAIN = "tables/9.4.2/chain/table"
 NAME, MISSED = "merge loses a row", "data not synced (F1)"
 MEMORY = ("--only", "memory", "--effort", "small", "--replays", 1)
 

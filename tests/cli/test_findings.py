@@ -6,12 +6,11 @@ import zlib
 from pathlib import Path
 
 import pm_builder as pm
-import pyarrow as pa
 import pytest
 import table_builder as tb
 from command_line import WarmRunner, cold_run, sentence_of
 from explorations import explore_damage
-from golden_data import CopyOf
+from golden_data import CUT_DATA, CopyOf
 
 from tornproof.cli.findings import load_finding, save_findings
 from tornproof.harness.common.patch import blind_to_metadata
@@ -19,11 +18,9 @@ from tornproof.harness.common.verdict import Finding, Phase, Verdict
 from tornproof.harness.counterexamples.older_words import FORMAT
 from tornproof.harness.replay import replay_finding
 from tornproof.impl.errors import UsageError
-from tornproof.impl.types.questdb import TypeTag
 
-CUT_DATA = "power-loss/9.4.2/data-tail-lost-length/table"
 FLIPPED_PM = "power-loss/9.4.2/pm-one-bit-flipped-in-a-committed-block/table"
-TABLE = tb.build({"v": (TypeTag.LONG, pa.array([1, 2, None]))})
+TABLE = tb.SMALL
 ODD = TABLE.with_file(tb.PM, pm.set_chunk(TABLE.files[tb.PM], "distinct_count", 7))
 TIMES, FEW_TIMES = 10, 3
 

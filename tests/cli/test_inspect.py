@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 from command_line import WarmRunner
 from depth import nightly
-from golden_data import CopyOf
+from golden_data import CHAIN, CopyOf
 from inspecting import command, document_of
 from rich.console import Console
 
@@ -35,7 +35,6 @@ from tornproof.impl.pm.chain import decode_metadata, walk
 from tornproof.impl.pm.extent import dead_byte_count, reached_intervals
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 
-CHAIN = "tables/9.4.2/chain/table"
 CHAIN_PARTITION = f"{CHAIN}/2024-01-01.1"
 CHAIN_TOKENS = [10642, 8524, 6530, 4503]
 TYPES = "tables/9.4.2/types"

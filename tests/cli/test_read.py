@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 import table_builder as tb
 from command_line import ROOT, Run, WarmRunner, cold_run, run_here, sentence_of
-from golden_data import CopyOf
+from golden_data import BLOOM, CHAIN, LEGACY, TYPES, CopyOf
 from real_tables import rows_of, snapshot_of
 
 from tornproof.cli.commands import read as read_command
@@ -24,9 +24,6 @@ from tornproof.cli.csv_text import text_batch, text_schema
 from tornproof.impl.errors import EMPTY_PATH, BusyError
 from tornproof.impl.types.questdb import TypeTag
 
-CHAIN = "tables/9.4.2/chain/table"
-TYPES = "tables/9.4.2/types/table"
-LEGACY = "legacy/9.3.4/chain/table"
 NATIVE_OF_CHAIN = "tornproof: left out: 2024-01-02 is a native partition (5 rows)\n"
 
 
@@ -312,7 +309,6 @@ def test_an_empty_path_is_not_the_directory_in_which_one_is(tornproof: WarmRunne
 # Conditions
 
 
-BLOOM = "tables/9.4.2/bloom/table"
 NATIVE = "tornproof: left out: 2024-06-02 is a native partition (2 rows)\n"
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from command_line import WarmRunner, cold_run, sentence_of
 from depth import nightly
-from golden_data import CopyOf, content_of
+from golden_data import CHAIN, CUT_DATA, LEGACY, ORPHANED, CopyOf, content_of
 
 from tornproof.cli.commands.recover import SENTENCES, recover
 from tornproof.impl.errors import UsageError
@@ -22,11 +22,7 @@ from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.txn.pins import take_writer_lock
 
 DOCS = (Path(__file__).parents[2] / "docs" / "recover.md").read_text(encoding="utf-8")
-CHAIN = "tables/9.4.2/chain/table"
-LEGACY = "legacy/9.3.4/chain/table"
-ORPHANED = "power-loss/9.4.2/orphan-header-tail-new-data-new-txn-old-kill-9/table"
 OLD_HEADER = "power-loss/9.4.2/pm-header-old-txn-new/table"
-CUT_DATA = "power-loss/9.4.2/data-tail-lost-length/table"
 TORN_TXN = "power-loss/9.4.2/txn-version-new-record-area-old/table"
 REWRITTEN = "crashes/9.4.2/rewrite-3-00/table"
 JUMPING = "after-restart/2026-07/sync-2-02/table"

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 import table_builder as tb
 from command_line import TIMEOUT_SECONDS, WarmRunner, environment, sentence_of
-from golden_data import CopyOf
+from golden_data import CUT_DATA, CopyOf
 from junitparser import Failure, JUnitXml
 from run_documents import invalid_run, phase_document, run_document, verify_document, write, write_run
 
@@ -20,7 +20,6 @@ from tornproof.cli.app import COMMANDS, app
 from tornproof.impl.errors import UsageError
 from tornproof.impl.types.questdb import TypeTag
 
-CUT_DATA = "power-loss/9.4.2/data-tail-lost-length/table"
 TABLE = tb.build({"v": (TypeTag.LONG, pa.array([1, 2]))})
 READING = ("--only", "verify", "--workers", "1")
 

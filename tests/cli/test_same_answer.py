@@ -9,16 +9,13 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 import table_builder as tb
 from busy import busy_machine
 from command_line import TIMEOUT_SECONDS, environment
 from depth import nightly
 
-from tornproof.impl.types.questdb import TypeTag
-
-TABLE = tb.build({"v": (TypeTag.LONG, pa.array([1, 2, None]))})
+TABLE = tb.SMALL
 APART = ("times", "varying")
 Beside = Callable[[], AbstractContextManager[None]]
 HANG_SECONDS = 20 * TIMEOUT_SECONDS

@@ -14,16 +14,12 @@ import pytest
 import table_builder as tb
 from command_line import Run, WarmRunner, cold_run, environment, sentence_of
 from depth import nightly
-from golden_data import CopyOf
+from golden_data import CHAIN, CUT_DATA, LEGACY, ORPHANED, CopyOf
 
 from tornproof.harness.systems.releases import PRESETS
 from tornproof.impl.types.questdb import TypeTag
 
-CHAIN = "tables/9.4.2/chain/table"
-ORPHANED = "power-loss/9.4.2/orphan-header-tail-new-data-new-txn-old-kill-9/table"
 FLIPPED_PAGE = "power-loss/9.4.2/one-byte-flipped-inside-a-data-page/table"
-CUT_DATA = "power-loss/9.4.2/data-tail-lost-length/table"
-LEGACY = "legacy/9.3.4/chain/table"
 ESCAPE = "\x1b"
 KEYS = {"format", "table", "version", "sound", "verdict", "problems", "unreferenced", "notes", "counts", "partitions"}
 KEYS |= {"path", "next", "as"}

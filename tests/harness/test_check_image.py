@@ -6,7 +6,6 @@ from operator import attrgetter
 from pathlib import Path
 
 import pm_builder as pm
-import pyarrow as pa
 import pytest
 import table_builder as tb
 from golden_data import CopyOf
@@ -38,10 +37,9 @@ from tornproof.impl.layout.meta import MetaHeader
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.metadata_file import META_FILE, PartitionBy
 from tornproof.impl.table.table import Table, open_table
-from tornproof.impl.types.questdb import TypeTag
 from tornproof.testing import target
 
-TABLE = tb.build({"v": (TypeTag.LONG, pa.array([1, 2, None]))})
+TABLE = tb.SMALL
 SMALLEST = Bounds.of(1)
 
 

@@ -4,7 +4,6 @@ import dataclasses
 from typing import Any
 
 import pm_builder as pm
-import pyarrow as pa
 import pytest
 import table_builder as tb
 from msgspec import structs
@@ -16,10 +15,9 @@ from tornproof.harness.explorers.roundtrip.metadata.generations import reencode_
 from tornproof.harness.replay import replay_finding
 from tornproof.impl.layout import pm as layout
 from tornproof.impl.table.table import open_table
-from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.verify.verify import verify_table
 
-TABLE = tb.build({"v": (TypeTag.LONG, pa.array([1, 2, None]))})
+TABLE = tb.SMALL
 # Whoever wrote this distinct count did not set its flag, so no encoder of ours writes it.
 ODD = TABLE.with_file(tb.PM, pm.set_chunk(TABLE.files[tb.PM], "distinct_count", 7))
 SHORT = TABLE.with_file(tb.DATA, TABLE.files[tb.DATA][:-1])

@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 import pyarrow as pa
 import pytest
+from golden_data import CHAIN
 
 from tornproof.harness import trial
 from tornproof.harness.check import PhaseName
@@ -13,7 +14,6 @@ from tornproof.harness.mutation.fault_file import FaultFile, file_named
 from tornproof.harness.mutation.planted_copy import PlantedCopy
 from tornproof.harness.trial import HANGS, PHASES, SCHEMA, Document, Row, Trials, is_set_aside
 
-CHAIN = "tables/9.4.2/chain/table"
 CHEAPEST = (PhaseName.MEMORY,)
 FOUND = FaultFile(
     story="a generation that is restated has more unused bytes",

@@ -9,6 +9,14 @@ from pathlib import Path, PurePosixPath
 
 from golden_archive import member_names
 
+CHAIN = "tables/9.4.2/chain/table"
+TYPES = "tables/9.4.2/types/table"
+MANY = "tables/9.4.2/many/table"
+BLOOM = "tables/9.4.2/bloom/table"
+LEGACY = "legacy/9.3.4/chain/table"
+CUT_DATA = "power-loss/9.4.2/data-tail-lost-length/table"
+ORPHANED = "power-loss/9.4.2/orphan-header-tail-new-data-new-txn-old-kill-9/table"
+
 CopyOf = Callable[[str], Path]
 """The fixture `copy_of`: a function that copies a golden folder or file, to be changed."""
 

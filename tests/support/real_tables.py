@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import golden_data
 import pyarrow as pa
 from msgspec.structs import replace
 
@@ -25,7 +26,7 @@ from tornproof.impl.txn.transaction import Partition
 from tornproof.impl.verify.verify import TableReport, verify_table
 
 IMAGE_BYTES_MAX = 1 << 28
-CHAIN = "tables/9.4.2/chain/table"
+CHAIN = golden_data.CHAIN
 
 Seen: TypeAlias = list[tuple[str, str, int | None]]
 """Problems as (file, field, offset in bytes)."""

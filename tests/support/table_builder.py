@@ -227,3 +227,7 @@ def without_time(table: BuiltTable) -> BuiltTable:
 def zeroed(record: type[RecordType], **values: int) -> RecordType:
     """Return a record whose other fields are zero."""
     return record.unpack(bytes(record.layout.size_bytes), 0, file="zeros").changed(**values)
+
+
+SMALL = build({"v": (TypeTag.LONG, pa.array([1, 2, None]))})
+"""The smallest table that has a value and a null, for all to whom its rows do not matter."""

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import xxhash
 from bloom_filters import FoundFilter, filters_on
+from golden_data import BLOOM
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from parquet_files import written
@@ -53,7 +54,6 @@ from tornproof.impl.write.stored_arrays import stored_array
 from tornproof.impl.write.table_writer import open_writer
 from tornproof.impl.write.writer_options import BloomOptions, BloomPosition
 
-BLOOM = "tables/9.4.2/bloom/table"
 APPENDED = (1, 10)
 """Row groups that updates by 9.4.2 wrote: their filters are in data.parquet alone."""
 WITH_FILTERS = [name for name in TYPES if "array" not in name and name not in ("boolean", "symbol")]

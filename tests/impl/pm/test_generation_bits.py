@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pm_builder as pm
 import pytest
+from golden_data import MANY
 from real_tables import rows_of, snapshot_of, table_image, verified
 from rejections import rejection
 
@@ -19,7 +20,6 @@ from tornproof.impl.pm.footer import check_flags, decode_generation
 DAY = "2024-01-01.1"
 PM, DATA = f"{DAY}/_pm", f"{DAY}/data.parquet"
 ORPHAN = "power-loss/9.4.2/orphan-header-tail-new-data-new-txn-old-kill-9/table"
-MANY = "tables/9.4.2/many/table"
 UNKNOWN_BITS = [1 << 63, 1 << 40, layout.COVERING_INDEX_REQUIRED.put(0, 1)]
 
 

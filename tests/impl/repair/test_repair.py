@@ -51,7 +51,7 @@ PLAIN = (
 )
 ORPHANED = "power-loss/9.4.2/orphan-header-tail-new-data-new-txn-old-kill-9"
 JUMPING = "after-restart/2026-07/sync-2-02"
-SOUND = tb.build({"v": (TypeTag.LONG, pa.array([1, 2, None]))})
+SOUND = tb.SMALL
 
 
 def opened(questdb_data: Path, name: str) -> tuple[str, MemoryStorage]:

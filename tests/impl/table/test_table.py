@@ -10,7 +10,7 @@ import golden_data
 import pm_builder as pm
 import pytest
 import table_builder as tb
-from golden_data import CopyOf
+from golden_data import CHAIN, CopyOf
 from msgspec.structs import replace
 from rejections import rejection
 
@@ -32,7 +32,6 @@ from tornproof.impl.verify.verify import verify_table
 TABLES = tuple(
     name.removesuffix("/_meta") for name in golden_data.files_named("_meta") if not name.startswith("power-loss/")
 )
-CHAIN = "tables/9.4.2/chain/table"
 
 
 def opened(path: Path) -> Table:

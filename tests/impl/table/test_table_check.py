@@ -9,7 +9,7 @@ import pm_builder as pm
 import pyarrow as pa
 import pytest
 import table_builder as tb
-from golden_data import CopyOf
+from golden_data import MANY, CopyOf
 from msgspec.structs import replace
 from real_tables import CHAIN, parquet_partitions, put, rows_of, seen, snapshot_of, table_image, verified, word
 from rejections import rejection
@@ -24,7 +24,6 @@ from tornproof.impl.table.metadata_file import PartitionBy
 from tornproof.impl.table.partition import ResolvedPartition
 from tornproof.impl.types.questdb import DESIGNATED, NANOSECOND, TypeTag
 
-MANY = "tables/9.4.2/many/table"
 DAY_MICROSECONDS = 86_400_000_000
 BOTH = tb.build(
     {

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from depth import nightly, sampled
+from golden_data import CHAIN
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from independent_readers import READERS, normalised, ours_and_content, without_decimal256
@@ -41,7 +42,6 @@ from tornproof.impl.types.questdb import TypeTag, tag_of
 from tornproof.impl.write.table_writer import open_writer
 
 REAL_TYPES = ("tables/9.4.2/types/table", "tables/2026-07/nanosecond/table")
-CHAIN = "tables/9.4.2/chain/table"
 CREATED = sorted(TYPES)
 DECIMAL_TAGS = [
     (2, TypeTag.DECIMAL8),

@@ -11,6 +11,7 @@ import page_text
 import pyarrow as pa
 import pytest
 import table_builder as tb
+from golden_data import CHAIN, CUT_DATA, LEGACY, ORPHANED
 from markupsafe import Markup
 
 from tornproof.api.steady import verify_until_stable
@@ -23,14 +24,10 @@ from tornproof.reports.kit.page import Page
 from tornproof.reports.table import page as table_module
 from tornproof.reports.table.page import table_page
 
-ORPHANED = "power-loss/9.4.2/orphan-header-tail-new-data-new-txn-old-kill-9/table"
 FLIPPED_BLOCK = "power-loss/9.4.2/pm-one-bit-flipped-in-a-committed-block/table"
-CUT_DATA = "power-loss/9.4.2/data-tail-lost-length/table"
 OLD_HEADER = "power-loss/9.4.2/pm-header-old-txn-new/table"
 BROKEN_TXN = "power-loss/9.4.2/txn-version-new-record-area-old/table"
 JUMPED = "after-restart/2026-07/sync-2-12/table"
-CHAIN = "tables/9.4.2/chain/table"
-LEGACY = "legacy/9.3.4/chain/table"
 HOSTILE = "<script>alert(1)</script>\u202e"
 NO_PARTITION_NAME = '2024-01-01"><img src=x onerror=alert(1)>$\\frac'
 

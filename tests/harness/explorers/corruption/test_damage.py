@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 import table_builder as tb
 from depth import nightly
@@ -34,9 +33,8 @@ from tornproof.harness.parallel import tasks
 from tornproof.harness.parallel.tasks import TableQuestion
 from tornproof.harness.replay import replay_finding
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
-from tornproof.impl.types.questdb import TypeTag
 
-TABLE = tb.build({"v": (TypeTag.LONG, pa.array([1, 2, None]))})
+TABLE = tb.SMALL
 # A timestamp alone, for runs whose counts do not matter.
 SMALL = tb.build({}, has_meta=False)
 ONLY_TXN = TABLE.with_file("_txn", tb.txn(rows=0, token=0, entries=[]))

@@ -212,7 +212,7 @@ def test_sizes_of_the_patched_fields_are_those_of_the_layout() -> None:
 # Controls
 
 
-SMALL_TABLE = tb.build({"v": (TypeTag.LONG, pa.array([1, 2, None]))})
+SMALL_TABLE = tb.SMALL
 SIZES = {name: len(content) for name, content in SMALL_TABLE.files.items()}
 
 

@@ -11,12 +11,12 @@ from types import FunctionType
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 import table_builder as tb
 from command_line import ROOT
 from damage import ends_in_an_error
 from depth import sampled
+from golden_data import CHAIN
 from planted_faults import planted
 
 from tornproof.harness.check import capture_table
@@ -28,10 +28,12 @@ from tornproof.harness.explorers.corruption.beside import DAMAGES_MAX, FILES_MAX
 from tornproof.harness.explorers.corruption.blocks import block_starts, lost, misdirected, stale, zeroed
 from tornproof.harness.explorers.corruption.catalogue import listed
 from tornproof.harness.explorers.corruption.controls import blind_to_contradictions
+from tornproof.harness.explorers.corruption.every_type import PATH, TYPES, image_of_every_type
 from tornproof.harness.explorers.corruption.fields import Spot, field_damages, txn_spots
 from tornproof.harness.explorers.corruption.judge import CONTENT, EXPECTED, FOUND, Judge, Outcome
 from tornproof.harness.explorers.corruption.pairs import choose_pairs, pair_tasks
 from tornproof.harness.explorers.corruption.plan import (
+    Again,
     Crafted,
     Edit,
     Flip,
@@ -47,13 +49,13 @@ from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.line_bound import bounded_computation
 from tornproof.harness.systems.workload import MADE_PATH, made_image
 from tornproof.impl.layout import txn as txn_layout
+from tornproof.impl.pm import footer_comparison
 from tornproof.impl.pm.chain import check_checksum, walk
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.txn.transaction import TXN_FILE
-from tornproof.impl.types.questdb import TypeTag
+from tornproof.impl.types.questdb import TypeTag, tag_of
 
-CHAIN = "tables/9.4.2/chain/table"
 WITHOUT_META = "tables/9.4.2/history/history/00"
 OLD, NEW = bytes(range(1, 21)), bytes(range(1, 17)) + bytes([99, 98, 97, 96]) + bytes(range(50, 62))
 LISTED = [kind for kind in Kind if kind not in (Kind.FLIP, Kind.CUT, Kind.PAIR)]
@@ -246,7 +248,7 @@ def test_many_pairs_are_sampled_the_same_each_time_with_all_of_what_differed() -
     assert sum(Flip("f", 1_000) in (pair.first, pair.second) for pair in chosen.pairs) >= 900
 
 
-TABLE = tb.build({"v": (TypeTag.LONG, pa.array([1, 2, None]))})
+TABLE = tb.SMALL
 
 
 @pytest.mark.parametrize(
@@ -521,3 +523,58 @@ def test_a_recovery_that_changes_what_it_reports_is_found(judge: Judge) -> None:
 
     with wrapped("tornproof.harness.explorers.corruption.judge:repair_table", reporting):
         assert outcomes(judge)[Outcome.NONCONFORMING] > 0
+
+
+# Values of every type
+
+
+def damaged_values(judge: Judge) -> list[Again]:
+    damages = [each for file in judge.files(Kind.VALUE) for each in listed(judge, Kind.VALUE, file)]
+    return [each for each in damages if isinstance(each, Again)]
+
+
+def test_the_table_has_every_type_that_a_column_can_have() -> None:
+    columns = Judge(image_of_every_type(), PATH).snapshot.columns
+    assert len(columns) == len(TYPES)
+    parameters_or_no_columns = {TypeTag.LONG128} | {tag for tag in TypeTag if tag.name.startswith(("GEO", "DECIMAL"))}
+    assert {tag_of(column.type) for column in columns} >= set(TypeTag) - parameters_or_no_columns
+
+
+def test_no_damaged_value_ends_in_another_error_and_arrays_fit_their_lengths(made: Judge) -> None:
+    judge, damages = made.of(Kind.VALUE), damaged_values(made)
+    arrays = [each for each in damages if isinstance(each.damage, Overwrite)]
+    assert {judge.judge(each)[0] for each in arrays} == {Outcome.REJECTED} and len(arrays) > 50
+    assert {judge.judge(each)[0] for each in damages} == {Outcome.REJECTED, Outcome.HARMLESS}
+
+
+def any_page_offset(found: Any, chunk: Any, column: Any) -> Iterator[tuple[str, object, object]]:
+    """Compare everything but where the first data page begins."""
+    return (each for each in compare_chunk(found, chunk, column) if each[0] != "data_page_offset")
+
+
+compare_chunk = footer_comparison._compare_chunk
+
+
+def test_a_data_page_before_the_dictionary_is_rejected_and_found_if_it_is_not_compared(made: Judge) -> None:
+    judge = made.of(Kind.VALUE)
+    wrong = [each for each in damaged_values(made) if "data_page_offset" in str(each)]
+    assert len(wrong) >= 4 and {judge.judge(each)[0] for each in wrong} == {Outcome.REJECTED}
+    with replaced("tornproof.impl.pm.footer_comparison:_compare_chunk", any_page_offset):
+        assert sum(judge.judge(each)[0] is Outcome.SILENT for each in wrong) >= 3
+
+
+def test_a_decoder_that_fails_or_takes_what_does_not_fit_is_found_and_replays(made: Judge) -> None:
+    judge = made.of(Kind.VALUE)
+    damage = next(each for each in damaged_values(made) if isinstance(each.damage, Overwrite))
+    evidence = json.loads(json.dumps(evidence_of(damage, "page")))
+    assert damage_of(evidence) == damage
+    finding = Finding(property="p", phase="damage", sentence="s", evidence=evidence)
+    assert replay_finding(finding, made.image, MADE_PATH) is Verdict.VALID
+
+    def lists_of_flat(values: Any, *_: Any, **__: Any) -> Any:
+        return values
+
+    with replaced("tornproof.impl.chunk.chunk:lists_of", lists_of_flat):
+        assert judge.judge(damage)[0] is Outcome.SILENT
+    with replaced("tornproof.impl.chunk.chunk:lists_of", int):
+        assert judge.judge(damage)[0] in FOUND and judge.reason.startswith("TypeError: ")

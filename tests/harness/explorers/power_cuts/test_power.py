@@ -9,7 +9,6 @@ from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 from unittest.mock import Mock
 
-import pyarrow as pa
 import pytest
 import table_builder as tb
 from depth import nightly, sampled
@@ -81,7 +80,6 @@ from tornproof.harness.systems.toy_losses import (
 from tornproof.harness.systems.workload import MADE_PATH, crash_operations, made_image
 from tornproof.impl.errors import CorruptError, StorageError
 from tornproof.impl.storage.interface import EntryKind, OpenMode, Storage
-from tornproof.impl.types.questdb import TypeTag
 from tornproof.impl.write.commit import HARDENED, RecoveryAction
 from tornproof.testing import target
 
@@ -537,7 +535,7 @@ def version_again_and_not_the_size(storage: Storage, table_path: str, version: i
 @pytest.mark.parametrize("is_size_synced", [True, False])
 def test_a_commit_killed_before_the_sync_of_a_longer_txn_loses_no_later_one(is_size_synced: bool) -> None:
     # Its `_txn` has no room for another record.
-    start = tb.build({"v": (TypeTag.LONG, pa.array([1, 2, None]))}).image()
+    start = tb.SMALL.image()
     case = TestCase(
         target=TableTarget(encode=remembered_encoder()),
         path="/table",

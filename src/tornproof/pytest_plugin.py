@@ -381,7 +381,7 @@ class Explorers:
             self._fail_for(exploration, phase)
         is_incomplete = exploration.limit is not None and exploration.limit.was_reached
         if phase.verdict.name == "UNKNOWN" or is_incomplete:
-            reason = "; ".join(filter(None, (phase.note, f"it was cut short: {phase.bound}" if is_incomplete else "")))
+            reason = "; ".join(filter(None, (f"its time was over: {phase.bound}" if is_incomplete else "", phase.note)))
             if not exploration.allow_unfinished:
                 _fail(
                     f"tornproof has no verdict on {exploration.target!r} ({phase.name}): {reason}.",
@@ -511,14 +511,20 @@ def _replayed(exploration: _Exploration, finding: Finding) -> tuple[Verdict, str
 
 
 class _TimeLimit:
-    """Says whether there is time left, counted from now, and remembers if there was none."""
+    """Says whether there is time left, and remembers if there was none.
+
+    Time is counted from the first time that this is asked, because positive controls come before.
+    """
 
     def __init__(self, seconds: float | None) -> None:
-        self._end = float("inf") if seconds is None else time.monotonic() + seconds
+        self._seconds = float("inf") if seconds is None else seconds
+        self._begin: float | None = None
         self.was_reached = False
 
     def __call__(self) -> bool:
-        self.was_reached = self.was_reached or time.monotonic() >= self._end
+        now = time.monotonic()
+        self._begin = now if self._begin is None else self._begin
+        self.was_reached = self.was_reached or now - self._begin >= self._seconds
         return not self.was_reached
 
 
@@ -575,7 +581,7 @@ def _names_of(name: str, models: Iterable[str]) -> tuple[str, ...]:
 
 
 def _time_limit(name: str, seconds: float | None) -> _TimeLimit:
-    """Return the limit of an explorer from now on; fails the test for one that is no number."""
+    """Return the limit of an explorer; fails the test for one that is no number."""
     __tracebackhide__ = True
     if seconds is not None and (not isinstance(seconds, Real) or math.isnan(seconds)):
         _reject(name, "seconds", "a number", seconds)

@@ -19,6 +19,7 @@ from command_line import TIMEOUT_SECONDS, warm_runner
 from depth import nightly
 from toy_rejections import Refuses
 
+from tornproof import pytest_plugin
 from tornproof.cli.commands.replay import replay
 from tornproof.cli.replay_file import replayed_verdict
 from tornproof.harness.common.verdict import Phase, Verdict
@@ -551,6 +552,35 @@ def test_a_budget_that_ends_is_no_pass_and_says_so_in_other_words(run: Run, tmp_
     )
     code, output = run(tmp_path, "-k", "not power_cut", source=allowed)
     assert code == 0 and output.count("  unfinished: ") == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "controls"),
+    [
+        ("crashes", "kills.explorer.controls_of_run"),
+        ("schedules", "schedules.controls.failed_controls"),
+        ("product", "schedules.crash.controls_of_run"),
+    ],
+)
+def test_positive_controls_take_nothing_of_the_time_of_an_exploration(
+    explorers: Explorers, name: str, controls: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A limit was over before anything was explored, and the reasons that were given were others."""
+    now = [0.0]
+
+    def an_hour(*_: object) -> tuple[str, ...]:
+        now[0] += 3_600
+        return ()
+
+    monkeypatch.setattr(pytest_plugin, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(f"tornproof.harness.explorers.{controls}", an_hour)
+    phase = getattr(explorers, name)(Toy(), [b"one"], seconds=1)
+    assert (phase.verdict, phase.note, now) == (Verdict.VALID, "", [3_600])
+
+
+def test_that_the_time_is_over_is_said_before_what_was_never_reached_for_want_of_it(explorers: Explorers) -> None:
+    with pytest.raises(pytest.fail.Exception, match=r"\(schedules\): its time was over: .*never reached: "):
+        explorers.schedules(Toy(), [b"one"], seconds=0)
 
 
 def test_a_finding_fails_although_the_budget_may_end(run: Run, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from tornproof.harness.counterexamples.log import DecisionLog, Deviation, Fail, Kill, PowerCut, Switch, parse_deviation
 from tornproof.harness.counterexamples.step_names import END, Step
 from tornproof.harness.simulator.process.case import TestCase
-from tornproof.harness.simulator.process.observer import Property
+from tornproof.harness.simulator.process.observer import ONE_ORDER, Property
 
 GONE = {
     "lost": "{file} has lost what was written to bytes {ranges}",
@@ -55,6 +55,7 @@ FAILURES = {
     Property.BEHAVIOUR: Failure("reports what no behaviour of the model is", "non-monotonic read between readers"),
     Property.FAULT_FREE: Failure("is disturbed by nobody and gives a wrong answer"),
     Property.SYNCED: Failure("acknowledges a commit whose sync failed", "ALICE: durability"),
+    ONE_ORDER: Failure("cannot be put in one order", "not serializable"),
 }
 """By property; G0 and G1a are names of Adya's, the properties of ALICE are those of Pillai et al."""
 LANES = ("writer", "readers", "disk")

@@ -308,6 +308,7 @@ class Explorers:
     ) -> Phase:
         __tracebackhide__ = True
         from tornproof.harness.explorers.own_system.simulated import cases_of
+        from tornproof.harness.explorers.own_system.writers_execution import writers_execution
         from tornproof.harness.explorers.schedules.writers import Group, explore_writers, replay_writers
         from tornproof.harness.systems.scenario import Explorer
 
@@ -324,6 +325,7 @@ class Explorers:
                 rehearsal=rehearsal,
                 explore=lambda: explore_writers(group, schedules_max=schedules_max, has_time=limit),
                 replay=lambda finding: replay_writers(group, finding),
+                execution=lambda finding: writers_execution(group, finding),
                 limit=limit,
                 allow_unfinished=allow_unfinished,
             )

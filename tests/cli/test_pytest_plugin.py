@@ -247,6 +247,22 @@ def test_a_wrong_question_and_a_time_limit_are_reported_in_words(
     assert sentence in output, output
 
 
+def test_a_finding_of_several_writers_is_told_turn_by_turn_with_its_cause_also_when_it_is_replayed(
+    run: Run, tmp_path: Path
+) -> None:
+    """A sentence and empty lines were all that was said."""
+    call = 'tornproof.schedules(LETTERS, [b"one", b"t"], writers=2)'
+    code, output = run(tmp_path, "-k", "other", source=f"{EXAMPLE}\ndef test_other(tornproof):\n    {call}\n")
+    story = re.search(r"^E?broken: .*\n\n((?:  .*\n)+)", output, re.MULTILINE)
+    assert code == 1 and story is not None, output
+    lines = [line.strip() for line in story[1].splitlines()]
+    assert lines[:2] == ["writer 1 commits b'one'", "writer 2 commits b't'"]
+    assert any(re.match(r"writer \d: .*append bytes 0 to ", line) for line in lines)
+    assert re.match(r"Writer \d does this without a lock while writer \d is at work: ", lines[-2])
+    assert re.match(r"It does not happen when writer \d waits for the end of writer \d before: ", lines[-1])
+    assert story[1] in run(tmp_path, *replay_lines(output)[0])[1]
+
+
 @pytest.fixture
 def explorers() -> Explorers:
     """The explorers of a test that pytest does not run."""

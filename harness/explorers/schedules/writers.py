@@ -35,7 +35,15 @@ from tornproof.harness.simulator.filesystem.step_bound import STEP_BOUND
 from tornproof.harness.simulator.process import bodies
 from tornproof.harness.simulator.process.bodies import reader_session
 from tornproof.harness.simulator.process.case import Readers, TestCase
-from tornproof.harness.simulator.process.observer import Judge, Operations, Progress, Property, Reading, Violation
+from tornproof.harness.simulator.process.observer import (
+    ONE_ORDER,
+    Judge,
+    Operations,
+    Progress,
+    Property,
+    Reading,
+    Violation,
+)
 from tornproof.harness.simulator.process.simulated_process import Node, NotDeterministicError, Process
 from tornproof.harness.simulator.process.world import ProcessGroup, World
 from tornproof.harness.systems.toy import Toy
@@ -51,7 +59,6 @@ from tornproof.harness.systems.toy_locks import (
 )
 from tornproof.impl.storage.interface import StorageReason
 
-ONE_ORDER = "what several writers leave is what some order of their commits leaves"
 BOTH_ACKNOWLEDGED = "commits of two writers were acknowledged"
 REJECTED = "a commit was rejected, because another writer was at work"
 KEPT_OUT = "a writer was kept out, because another one was open"

@@ -89,7 +89,7 @@ def _pairs(taken: Sequence[Taken]) -> Iterator[tuple[int, int]]:
 def _steps(world: World, order: Sequence[int], names: ActionNames) -> Iterator[Taken]:
     """Take the steps of a run to its end, and yield those that look at files or change them."""
     begun: set[int] = set()
-    for index in _to_the_end(world, order):
+    for index in to_the_end(world, order):
         call = world.call(index)
         old = content_of(world.kernel, call.path)
         world.step(index)
@@ -105,7 +105,7 @@ def _has_lock(world: World, index: int) -> bool:
     return any(lock.session == index for locks in world.kernel.locks.values() for lock in locks)
 
 
-def _to_the_end(world: World, order: Sequence[int]) -> Iterator[int]:
+def to_the_end(world: World, order: Sequence[int]) -> Iterator[int]:
     """Yield who goes on: those of a schedule, and then as `World.finish` lets them."""
     yield from order
     following = world.following(0)

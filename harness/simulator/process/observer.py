@@ -100,6 +100,10 @@ class Property:
     SYNCED = "a commit whose sync failed is not acknowledged"
 
 
+ONE_ORDER = "what several writers leave is what some order of their commits leaves"
+"""What only several writers can break, of which the model has one."""
+
+
 class Reading(NamedTuple):
     """The number of commits that a reader's current read must see at least, and that it last saw.
 

@@ -17,11 +17,12 @@ from manifest_log import Log
 from waiting import WaitsInVain
 
 from tornproof.harness.common.verdict import Finding, Verdict, calls_at_most
+from tornproof.harness.counterexamples.words import FAILURES
 from tornproof.harness.explorers.own_system.simulated import cases_of
+from tornproof.harness.explorers.own_system.writers_execution import writers_execution
 from tornproof.harness.explorers.schedules import writers
 from tornproof.harness.explorers.schedules.writers import (
     BOTH_ACKNOWLEDGED,
-    ONE_ORDER,
     REJECTED,
     Group,
     explore_writers,
@@ -32,7 +33,7 @@ from tornproof.harness.search.every_order import every_end
 from tornproof.harness.search.outcome import path_to
 from tornproof.harness.simulator.process.bodies import ACKNOWLEDGED, SEEN
 from tornproof.harness.simulator.process.case import Readers, TestCase
-from tornproof.harness.simulator.process.observer import Judge, Progress, Property
+from tornproof.harness.simulator.process.observer import ONE_ORDER, Judge, Progress, Property
 from tornproof.harness.simulator.process.simulated_process import Node
 from tornproof.harness.simulator.process.world import World
 from tornproof.harness.systems.scenario import Explorer
@@ -84,6 +85,24 @@ def test_a_lost_update_of_two_writers_is_found_and_replays() -> None:
     for finding in phase.findings:
         assert {replay_writers(group, finding) for _ in range(10)} == {Verdict.INVALID}
         assert replay_writers(group_of(Locked("locked")), finding) is not Verdict.INVALID
+
+
+def test_of_many_turns_of_a_run_the_last_ones_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    group = group_of(Log())
+    finding = explore_writers(group, schedules_max=2_000, controls=()).findings[0]
+    story = writers_execution(group, finding)
+    monkeypatch.setattr("tornproof.harness.explorers.own_system.writers_execution.TURNS_SHOWN_MAX", 1)
+    assert writers_execution(group, finding) == [
+        "writer 1 commits b'one'",
+        "writer 2 commits b'twos'",
+        f"  ({len(story) - 5} turns before)",
+        *story[-3:],
+    ]
+
+
+def test_what_several_writers_leave_is_called_in_words() -> None:
+    finding = next(each for each in explore_writers(group_of(Log()), schedules_max=2_000, controls=()).findings)
+    assert finding.property in FAILURES and "violates: " not in finding.sentence
 
 
 @pytest.mark.parametrize("waits", [True, False])

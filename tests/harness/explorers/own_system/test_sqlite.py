@@ -11,9 +11,9 @@ from tornproof.harness.common.effort import EFFORTS, Bounds
 from tornproof.harness.common.verdict import Phase, Verdict
 from tornproof.harness.explorers.kills.explorer import explore_crashes
 from tornproof.harness.explorers.own_system.simulated import cases_of, explore_simulated, replay_simulated
-from tornproof.harness.explorers.schedules.writers import ONE_ORDER, Group, explore_writers, replay_writers
+from tornproof.harness.explorers.schedules.writers import Group, explore_writers, replay_writers
 from tornproof.harness.simulator.process.case import NotExplorableError, Readers
-from tornproof.harness.simulator.process.observer import Property
+from tornproof.harness.simulator.process.observer import ONE_ORDER, Property
 from tornproof.harness.simulator.process.simulated_process import NotDeterministicError
 from tornproof.harness.systems.scenario import Explorer
 from tornproof.testing import PATH, FunctionTarget, target

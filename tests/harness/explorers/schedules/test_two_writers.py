@@ -23,7 +23,6 @@ from tornproof.harness.explorers.schedules.writers import (
     DIED_AT_WORK,
     FAILED_TO_OPEN,
     KEPT_OUT,
-    ONE_ORDER,
 )
 from tornproof.harness.explorers.schedules.writers_cause import Taken, _violated_if_waiting
 from tornproof.harness.explorers.simulated_phases import simulate
@@ -31,7 +30,7 @@ from tornproof.harness.mutation.fault_file import file_named
 from tornproof.harness.replay import replay_finding
 from tornproof.harness.search.dpor import explore_all
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
-from tornproof.harness.simulator.process.observer import Property
+from tornproof.harness.simulator.process.observer import ONE_ORDER, Property
 from tornproof.harness.systems.releases import HARDENED_PRESET
 from tornproof.harness.systems.scenario import Explorer
 from tornproof.harness.systems.simulation import Setting, two_writers_of_table

@@ -12,8 +12,9 @@ from tornproof.harness.common.verdict import Finding, without_digits
 class FindingSignature(NamedTuple):
     """The property, and the causes without which it holds; findings without known causes are told apart by `text`.
 
-    A cause is a file that a power cut took back although it was needed, a call that fails, or a call at which a process
-    dies or another one runs. What is left of a shrunk finding is needed; of another one it may be more.
+    A cause is a file that a power cut took back although it was needed, a call that fails, a call at which a process
+    dies or another one runs, or what the evidence names as the cause. What is left of a shrunk finding is needed; of
+    another one it may be more.
     """
 
     property: str
@@ -32,6 +33,9 @@ def signature_of(finding: Finding) -> FindingSignature:
 
 
 def _causes(evidence: dict[str, Any]) -> Iterator[str]:
+    if "why" in evidence:
+        yield evidence["why"]["kind"]
+        return
     for decision in evidence.get("log", ()):
         at = decision["at"]
         call = f"{at['call']} {_name(at['file'])}"

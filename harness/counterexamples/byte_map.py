@@ -185,7 +185,7 @@ def crash_ranges(kernel: Kernel, disk: Disk, case: TestCase) -> list[dict[str, A
             continue
         if len(state.versions) == 1 and left[file_path] != state.content:
             ranges.append({"file": file, "start": 0, "end": len(state.content), "state": "old name", "fields": []})
-        for start, end in _differences(state.versions[0], state.content):
+        for start, end in differences(state.versions[0], state.content):
             found = {"file": file, "start": start, "end": end}
             found["state"] = _state_after(state.versions[0], state.content, left[file_path], start, end)
             ranges.append({**found, "fields": _fields(regions.get(file_path), start, end)})
@@ -209,7 +209,7 @@ def _names_left(kernel: Kernel, left: Kernel, prefix: str) -> Iterator[dict[str,
             yield {"file": path.removeprefix(prefix), "start": 0, "end": size_bytes, "state": state, "fields": []}
 
 
-def _differences(old: bytes, new: bytes) -> Iterator[tuple[int, int]]:
+def differences(old: bytes, new: bytes) -> Iterator[tuple[int, int]]:
     """Yield the ranges in which two contents differ; the part past the end of the shorter one is its own range."""
     shared = min(len(old), len(new))
     offsets = np.flatnonzero(np.frombuffer(old, np.uint8, shared) != np.frombuffer(new, np.uint8, shared))

@@ -113,6 +113,11 @@ def causes_of(evidence: Mapping[str, Any]) -> list[str]:
     return [*said, *(f"it does not happen when {each['text']}" for each in changes)][:CAUSES_SHOWN_MAX]
 
 
+def cause_lines(evidence: Mapping[str, Any]) -> list[str]:
+    """Return what `causes_of` says as whole sentences."""
+    return [f"{each[:1].upper()}{each[1:]}." for each in causes_of(evidence)]
+
+
 def lane_cells(row: Mapping[str, Any], *, raw: bool = False) -> list[str]:
     """Return a row of the lanes as texts (writer, readers, disk), with the calls themselves if `raw`."""
     doing = "; ".join([*(row["does"] if raw else row.get("actions") or row["does"]), *row["ends"]])

@@ -10,6 +10,7 @@ from tornproof.harness.common.effort import Bounds
 from tornproof.harness.common.system import OWN_PATH, Target
 from tornproof.harness.common.verdict import Finding, HasTime, Phase, Verdict, always
 from tornproof.harness.counterexamples.replay import UNUSABLE, is_simulated, replay_log
+from tornproof.harness.counterexamples.words import cause_lines
 from tornproof.harness.explorers.power_cuts.points import OLD_STATE
 from tornproof.harness.explorers.schedules.points import AFTER_COMMIT, BEFORE_COMMIT
 from tornproof.harness.explorers.simulated_phases import replay_case, simulate
@@ -87,6 +88,6 @@ def replay_simulated(target: Target, operations: Sequence[Any], finding: Finding
 
 
 def simulated_execution(finding: Finding) -> list[str]:
-    """Return the run of a finding, line by line."""
+    """Return the run of a finding, line by line, or its cause where only its explorer knows one."""
     explanation: Mapping[str, Any] = finding.evidence.get("explanation", {})
-    return list(explanation.get("narrative", ()))
+    return list(explanation.get("narrative", ())) or cause_lines(finding.evidence)

@@ -7,7 +7,7 @@ from itertools import groupby
 
 from tornproof.harness.common.verdict import Finding, shown
 from tornproof.harness.counterexamples.actions import LOOKS, NOTABLE, Action, ActionNames, content_of, in_order
-from tornproof.harness.counterexamples.words import causes_of
+from tornproof.harness.counterexamples.words import cause_lines
 from tornproof.harness.explorers.own_system.execution import counted
 from tornproof.harness.explorers.schedules.writers import Group
 from tornproof.harness.explorers.schedules.writers_cause import to_the_end
@@ -29,8 +29,7 @@ def writers_execution(group: Group, finding: Finding) -> list[str]:
     left_out = len(turns) - TURNS_SHOWN_MAX
     if left_out > 0:
         turns = [f"({counted(left_out, 'turn')} before)", *turns[left_out:]]
-    causes = [f"{each[:1].upper()}{each[1:]}." for each in causes_of(finding.evidence)]
-    return [*commits, *(f"  {turn}" for turn in turns), *causes]
+    return [*commits, *(f"  {turn}" for turn in turns), *cause_lines(finding.evidence)]
 
 
 def _turns(group: Group, names: Sequence[str], schedule: Sequence[Sequence[int]]) -> list[str]:

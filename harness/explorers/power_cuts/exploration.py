@@ -12,8 +12,9 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from tornproof.harness.common.verdict import Finding, HasTime, always
 from tornproof.harness.explorers.power_cuts import points as power_points
+from tornproof.harness.explorers.power_cuts.changed_again import Change, changes, why_of
 from tornproof.harness.explorers.power_cuts.examination import SESSION, Bounds, Facts, Ruling
-from tornproof.harness.explorers.power_cuts.judge import PowerJudge
+from tornproof.harness.explorers.power_cuts.judge import PowerJudge, recovered
 from tornproof.harness.explorers.power_cuts.trace import CrashPoint, sync_whole_file
 from tornproof.harness.simulator.filesystem.intercept import STEPS, Call
 from tornproof.harness.simulator.filesystem.kernel import Kernel
@@ -22,6 +23,7 @@ from tornproof.harness.simulator.persistence.legal_disks import DEFAULT_LIMITS, 
 from tornproof.harness.simulator.persistence.legal_files import Limits
 from tornproof.harness.simulator.persistence.legal_names import LegalNames, legal_names
 from tornproof.harness.simulator.persistence.models import Choice, Model
+from tornproof.harness.simulator.process.observer import Property
 
 PHASE = "power"
 Part = TypeVar("Part")
@@ -90,6 +92,8 @@ class Found(NamedTuple):
     point: CrashPoint
     cuts: tuple[Cut, ...]
     origin: dict[str, Any]
+    changed_again: tuple[Change, ...] = ()
+    """By a second recovery, where that is what is wrong."""
 
 
 class ModelExploration:
@@ -180,7 +184,8 @@ class ModelExploration:
                 reached.update(power_points.reached_by_disk(point, latest, disk, model))
             verdict, facts = self._judged(disk, point.bounds, is_sample=not disks.is_complete)
             if verdict.violated:
-                self.find(Found(verdict, model, point, (Cut(point.step, None, disks.choice(picked)),), origin or {}))
+                cuts = (Cut(point.step, None, disks.choice(picked)),)
+                self.find(Found(verdict, model, point, cuts, origin or {}, self._changed_again(verdict, disk, facts)))
             else:
                 self._note(point.bounds, verdict, facts, reached)
                 goes_deeper = self._goes_deeper(facts, point.bounds, is_sample=not disks.is_complete)
@@ -283,7 +288,8 @@ class ModelExploration:
             verdict, facts = self._judged(picked.disk, bounds, is_sample=not disks.is_complete)
             if verdict.violated:
                 deeper = (*cuts, cut_of(disks.choice(picked)))
-                self.find(Found(verdict, self.model, point, deeper, origin))
+                again = self._changed_again(verdict, picked.disk, facts)
+                self.find(Found(verdict, self.model, point, deeper, origin, again))
             elif (
                 self._goes_deeper(facts, bounds, is_sample=not disks.is_complete)
                 and depth < self._settings.nested_depth
@@ -305,12 +311,24 @@ class ModelExploration:
             self._names[limits] = known
         return known[3]
 
+    def _changed_again(self, verdict: Ruling, disk: Disk, facts: Facts) -> tuple[Change, ...]:
+        """Return what a second recovery changes of a disk, where that is what is wrong."""
+        if verdict.violated != Property.IDEMPOTENT:
+            return ()
+        once = recovered(disk, facts)
+        _, again = self._judge.judge(once, Bounds(verdict.found, 0), commits=False)
+        return tuple(changes(once, recovered(once, again), self._judge.case.path))
+
     def find(self, found: Found) -> None:
         """Keep the smallest finding of each signature, and count the rest."""
         self.tally.violations += 1
         before = found.point.before
         location = None if before is None else (before.kind, before.path.rpartition("/")[2])
+        signature: tuple[object, ...]
         signature = found.verdict.violated, location, len(found.cuts) > 1, tuple(found.origin)
+        if found.changed_again:
+            # Wherever the cut was: the recovery is the cause.
+            signature = found.verdict.violated, *(each.kind for each in found.changed_again)
         known = self.found.get(signature)
         if known is None or _size(found) < _size(known):
             self.found[signature] = found
@@ -356,6 +374,7 @@ def finding_of(found: Found, target: str) -> Finding:
                 for cut in cuts
             ],
             "origin": found.origin,
+            **({"why": why_of(found.changed_again)} if found.changed_again else {}),
         },
     )
 

@@ -37,7 +37,7 @@ from tornproof.harness.explorers.simulated_phases import NOT_MADE_SMALL, NOT_SHR
 from tornproof.harness.simulator.process.case import NotExplorableError, Readers
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.systems.scenario import Explorer
-from tornproof.harness.systems.toy import HEADER_BYTES, HeaderFirst, Toy, ToyWriter
+from tornproof.harness.systems.toy import HEADER_BYTES, HeaderFirst, NeverDone, Toy, ToyWriter
 from tornproof.testing import PATH, EntryKind, FunctionTarget, OpenMode, Storage, target
 
 OPERATIONS = (b"one", b"twos", b"threes")
@@ -97,6 +97,14 @@ def test_the_first_finding_needs_the_mildest_model_that_shows_it() -> None:
 
     assert (model_of("manifest before data"), model_of("no directory sync")) == ("kill", "B")
     assert model_of("trusts the file's size") == "C-4096"
+
+
+def test_what_a_second_recovery_changes_is_said_once_with_its_bytes_wherever_the_power_was_cut() -> None:
+    """It came once for each place of the cut, and nothing said what was changed."""
+    (finding,) = explored(Explorer.POWER, target(NeverDone()), models=("B", "C-512")).findings
+    assert finding.property == Property.IDEMPOTENT
+    assert simulated_execution(finding) == ["A second recovery changes bytes 1 to 2 (b'' → b'.') of openings."]
+    assert replay_simulated(target(NeverDone()), OPERATIONS, reread(finding)) is Verdict.INVALID
 
 
 class Record:

@@ -25,6 +25,7 @@ from tornproof.harness.counterexamples.replay import replay_log
 from tornproof.harness.explorers.power_cuts import controls as power_controls
 from tornproof.harness.explorers.power_cuts import points as power_points
 from tornproof.harness.explorers.power_cuts import sessions
+from tornproof.harness.explorers.power_cuts.changed_again import changes
 from tornproof.harness.explorers.power_cuts.controls import failed_controls, toy_case, violated
 from tornproof.harness.explorers.power_cuts.exploration import ModelExploration, Settings, finding_of
 from tornproof.harness.explorers.power_cuts.explorer import Power, covers, explore_power, power_phase
@@ -237,7 +238,20 @@ def test_a_power_cut_before_a_recovery_that_no_reader_precedes_is_judged_too() -
 
 
 def test_a_second_recovery_may_not_change_a_name_either() -> None:
-    assert Property.IDEMPOTENT in {each.property for each in phase_of(toy_case(RenamesAtEachOpening()), A).findings}
+    findings = phase_of(toy_case(RenamesAtEachOpening()), A).findings
+    causes = [each.evidence["why"]["cause"] for each in findings if each.property == Property.IDEMPOTENT]
+    assert causes == ["a second recovery makes one, removes two", "a second recovery removes one, makes two"]
+
+
+def test_of_many_changes_of_a_file_the_first_ones_are_said() -> None:
+    def disk(**files: bytes) -> Mock:
+        return Mock(files=lambda: {f"t/{name}": content for name, content in files.items()})
+
+    scattered = bytes(1 if number % 20 == 0 else 0 for number in range(120))
+    found = list(changes(disk(a=bytes(120), b=b"", c=b"x"), disk(a=scattered, b=bytes(30), c=b"x"), "t"))
+    assert [each.kind for each in found] == ["changes a", "changes b"]
+    assert found[0].ranges[1:] == (*(f"bytes {n} to {n + 1} (b'\\x00' → b'\\x01')" for n in (20, 40, 60)), "others")
+    assert found[1].text.startswith("changes bytes 0 to 30 (b'' → b'") and found[1].text.endswith("...) of b")
 
 
 def test_a_model_is_left_out_only_where_one_that_contains_it_was_complete_and_nothing_was_found() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from tornproof.harness.counterexamples.run import Replayer
 from tornproof.harness.counterexamples.step_names import END, OPEN, Step, is_commit, kind_of, without_numbers
 from tornproof.harness.search.crash_world import WRITER_INDEX
 from tornproof.harness.simulator.filesystem.file_state import FileState
-from tornproof.harness.simulator.filesystem.intercept import CallKind
+from tornproof.harness.simulator.filesystem.intercept import BARRIERS, CallKind
 from tornproof.harness.simulator.filesystem.kernel import CallRejectedError, Kernel, entries_of
 from tornproof.harness.simulator.persistence.models import Choice, FileChoice
 from tornproof.harness.simulator.process.case import NotExplorableError, TestCase
@@ -29,6 +29,7 @@ DELAYABLE = frozenset(
     for kind in (CallKind.STORE, CallKind.PWRITE, CallKind.UNLINK, CallKind.RMDIR, CallKind.RENAME, CallKind.MKDIR)
 )
 REMOVING_WORDS = frozenset(kind.value for kind in (CallKind.UNLINK, CallKind.RMDIR))
+BARRIER_WORDS = frozenset(kind.value for kind in BARRIERS)
 DESTROYING_WORDS = REMOVING_WORDS | {CallKind.TRUNCATE.value}
 AS_SYNCED = FileChoice(0, 0)
 """What a power cut leaves of a file that lost all changes since its last sync."""
@@ -198,6 +199,8 @@ def _about(case: TestCase, decisive: Decisive, recorder: ActionRecorder, process
             yield from _synced(case, decisive, recorder)
             yield from _whole(case, decisive)
             yield from _delayed(case, decisive)
+            yield from _put_off(case, decisive)
+            yield from _restored(case, decisive, recorder)
         case Kill():
             yield from _restored(case, decisive, recorder)
         case Switch(at=at) if kind_of(at.process) == "writer":
@@ -258,22 +261,35 @@ def _whole(case: TestCase, decisive: Decisive) -> Iterator[Candidate]:
 
 
 def _restored(case: TestCase, decisive: Decisive, recorder: ActionRecorder) -> Iterator[Candidate]:
-    """Yield runs in which the next session finds one file as it was before the killed operation."""
+    """Yield runs in which the next session finds one file as it was before the operation that ended there."""
+    is_cut = isinstance(decisive.deviation, PowerCut)
     for path, content in recorder.changed_before(decisive.deviation).items():
         name = _relative(path, case)
-        run = Run(case, decisive.log, Restored(path, content))
-        words = f"the next session finds {name} without what the killed one left in it"
+        run = Run(case, decisive.log, Restored(path, content, decisive.deviation.at))
+        words = f"the next session finds {name} without what the {'one before' if is_cut else 'killed one'} left in it"
         done = [step for step in decisive.done if step.call in CHANGE_WORDS and step.file == without_numbers(name)]
         words += f": {decisive.text_of(done[-1])}" if done else ""
-        yield Candidate(words, f"left {name}", (run,))
+        yield Candidate(words, f"left {name}", (run,), is_last_resort=is_cut)
 
 
 def _delayed(case: TestCase, decisive: Decisive) -> Iterator[Candidate]:
     """Yield runs in which the last change comes later, after one of the next ones."""
     last = decisive.last_change
-    if last is None or last.call not in DELAYABLE:
-        return
-    for step, following in _later_changes(decisive):
+    if last is not None and last.call in DELAYABLE:
+        yield from _after(case, decisive, last, _later_changes(decisive))
+
+
+def _put_off(case: TestCase, decisive: Decisive) -> Iterator[Candidate]:
+    """Yield runs in which the last change comes after one of the next barriers, which a cut must not come before."""
+    last = decisive.last_change
+    if last is not None and last.call in DELAYABLE | {CallKind.TRUNCATE.value}:
+        barriers = _later(decisive, BARRIER_WORDS)
+        yield from (each._replace(is_last_resort=True) for each in _after(case, decisive, last, barriers))
+
+
+def _after(case: TestCase, decisive: Decisive, last: Step, steps: Iterable[tuple[Step, Step]]) -> Iterator[Candidate]:
+    """Yield runs in which the last change comes after one of these steps; each has the one that follows it."""
+    for step, following in steps:
         # What is between both steps must pass as well as what is behind both.
         runs = (
             Run(case, decisive.log, Delayed(last, step)),
@@ -359,9 +375,13 @@ def _together(case: TestCase, decisive: Decisive) -> Iterator[Candidate]:
 
 def _later_changes(decisive: Decisive) -> Iterator[tuple[Step, Step]]:
     """Yield the changes of the same operation after the decision, each with the step that follows it."""
+    return _later(decisive, CHANGE_WORDS)
+
+
+def _later(decisive: Decisive, words: Container[str]) -> Iterator[tuple[Step, Step]]:
     operation = decisive.deviation.at.operation
     for step, following in itertools.pairwise(decisive.later[:LATER_STEPS_MAX]):
-        if step.call in CHANGE_WORDS and step.operation == operation:
+        if step.call in words and step.operation == operation:
             yield step, following
 
 
@@ -427,16 +447,16 @@ class Seen(Change):
 
 
 class Restored(Change):
-    """The session after a kill finds a file with other content."""
+    """The session after a kill or a power cut finds a file with other content."""
 
-    def __init__(self, path: str, content: bytes) -> None:
-        """Wait for the kill."""
-        self._path, self._content = path, content
+    def __init__(self, path: str, content: bytes, at: Step) -> None:
+        """Wait for the end of the session before that step."""
+        self._path, self._content, self._at = path, content, at
 
-    def crashed(self, kernel: Kernel) -> None:
+    def crashed(self, at: Step, kernel: Kernel) -> None:
         """Restore the file."""
         number = kernel.find(self._path)
-        if number is not None:
+        if number is not None and at == self._at:
             state = kernel.files[number]
             kernel.files[number] = state.resized(len(self._content)).written(self._content, 0)
 
@@ -469,5 +489,9 @@ def _take_effect(kernel: Kernel, node: Node) -> None:
     if call.kind in (CallKind.STORE, CallKind.PWRITE):
         if number is not None:
             kernel.files[number] = kernel.files[number].written(call.content, call.offset_bytes)
+        return
+    if call.kind is CallKind.TRUNCATE:
+        if number is not None:
+            kernel.files[number] = kernel.files[number].resized(call.size_bytes)
         return
     node.make_call(kernel, WRITER_INDEX)

@@ -137,7 +137,9 @@ def _bytes(candidate: Candidate, kernels: dict[Deviation, Kernel]) -> list[dict[
     for deviation, kernel in kernels.items():
         assert isinstance(deviation, PowerCut)
         disk = disk_after(kernel, deviation.model, deviation.choice)
-        ranges += crash_ranges(kernel, disk, candidate.case)
+        # Only of several cuts it must be said which one it was.
+        of = {"decision": candidate.log.deviations.index(deviation)} if len(kernels) > 1 else {}
+        ranges += [each | of for each in crash_ranges(kernel, disk, candidate.case)]
     return ranges
 
 

@@ -97,8 +97,8 @@ class Change:
         """Let a process make its next call, which is `step`."""
         world.step(index)
 
-    def crashed(self, kernel: Kernel) -> None:
-        """Receive the files that a kill or a power cut leaves, to change them."""
+    def crashed(self, at: Step, kernel: Kernel) -> None:
+        """Receive the files that a kill or a power cut before a step leaves, to change them."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -181,7 +181,7 @@ class ReplayEngine:
                     return None
                 self._observer.deviated(deviation, self.world.kernel)
                 self.world = self.processes.sessions.after_kill(self.world)
-                self._change.crashed(self.world.kernel)
+                self._change.crashed(deviation.at, self.world.kernel)
                 self._sessions[WRITER_INDEX] += 1
             case PowerCut(at=at, model=model, choice=choice):
                 if self._adapts:
@@ -192,6 +192,7 @@ class ReplayEngine:
                     return None
                 self._observer.deviated(deviation, self.world.kernel)
                 self.world = self.processes.sessions.after_power_cut(self.world, kernel)
+                self._change.crashed(at, self.world.kernel)
                 self._sessions = [session + 1 for session in self._sessions]
         self.current = WRITER_INDEX
         self._name_processes()

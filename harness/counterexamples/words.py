@@ -19,6 +19,7 @@ GONE = {
     "both names": "{file} is still there too",
 }
 """What became of bytes and names that a power cut did not leave as they were, in words."""
+KEPT = "{file} already has the change of bytes {ranges}"
 GONE_COUNT_MAX = 4
 OPERATIONS_SHOWN_MAX = 3
 THEN_SHOWN_MAX = 2
@@ -167,9 +168,10 @@ def _decisions(evidence: Mapping[str, Any]) -> list[str]:
     """Return each decision with where its process stands, which older findings do not have, and what it took."""
     explained = evidence["explanation"]
     stands = explained.get("stands", [])
+    deviations = DecisionLog.of_document(evidence["log"]).deviations
+    left = _left(deviations, explained["bytes"])
     return [
-        f"{_then(each, *stands[number : number + 1])}{_lost(each, explained)}"
-        for number, each in enumerate(DecisionLog.of_document(evidence["log"]).deviations)
+        f"{_then(each, *stands[number : number + 1])}{left.get(number, '')}" for number, each in enumerate(deviations)
     ]
 
 
@@ -187,17 +189,28 @@ def _then(deviation: Deviation, stands: Mapping[str, str] | None = None) -> str:
             return f"the power is cut {where}, and the disk has what model {model} allows"
 
 
-def _lost(deviation: Deviation, explained: Mapping[str, Any]) -> str:
-    """Return what a power cut took; of several cuts nobody can say which one took it."""
-    if not isinstance(deviation, PowerCut) or len(explained["decisions"]) != 1:
-        return ""
-    gone: dict[tuple[str, str], list[str]] = {}
-    for each in explained["bytes"]:
-        if each["state"] in GONE:
+def _left(deviations: Sequence[Deviation], ranges: Sequence[Mapping[str, Any]]) -> dict[int, str]:
+    """Return what each power cut took, or else kept though no sync had returned, by its number."""
+    cuts = [number for number, each in enumerate(deviations) if isinstance(each, PowerCut)]
+    if len(cuts) > 1 and not all("decision" in each for each in ranges):
+        # Older findings do not say which of several cuts it was.
+        return {}
+    left = {}
+    for cut in cuts:
+        of_cut = [each for each in ranges if each.get("decision", cut) == cut]
+        parts = _parts(of_cut, GONE) or _parts(of_cut, {"kept": KEPT}) or ["all that was written"]
+        left[cut] = f": {_some(parts)}"
+    return left
+
+
+def _parts(of_cut: Sequence[Mapping[str, Any]], words: Mapping[str, str]) -> list[str]:
+    """Return what became of the bytes in one of some states, in words for each file and state."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for each in of_cut:
+        if each["state"] in words:
             fields = f" ({', '.join(each['fields'])})" if each["fields"] else ""
-            gone.setdefault((each["file"], each["state"]), []).append(f"{each['start']} to {each['end']}{fields}")
-    parts = [GONE[state].format(file=file, ranges=_some(ranges)) for (file, state), ranges in gone.items()]
-    return f": {_some(parts)}" if parts else ""
+            found.setdefault((each["file"], each["state"]), []).append(f"{each['start']} to {each['end']}{fields}")
+    return [words[state].format(file=file, ranges=_some(ranges)) for (file, state), ranges in found.items()]
 
 
 def _some(parts: Sequence[str]) -> str:

@@ -178,6 +178,27 @@ def test_each_kind_of_decision_has_words(target: HeaderFirst, crashes: tuple[Any
     assert any(words in sentence for sentence in sentences(finding.property, finding.evidence))
 
 
+def test_what_each_of_several_power_cuts_left_is_said_but_not_where_older_evidence_does_not_tell_them_apart() -> None:
+    finding = found(toy_case(HeaderFirst()), C_8)
+    (cut,) = finding.evidence["log"]
+    evidence = {**finding.evidence, "log": [cut, cut]}
+    two = {**explanation(finding), "decisions": ["", ""], "stands": []}
+    lost = {"file": "log", "start": 0, "end": 3, "state": "lost", "fields": []}
+
+    def said(*ranges: dict[str, Any]) -> list[str]:
+        lines = sentences(finding.property, {**evidence, "explanation": {**two, "bytes": ranges}})
+        return [line.partition("model C-8 allows")[2] for line in lines if line.startswith("Then the power is cut ")]
+
+    assert said({**lost, "decision": 1}) == [
+        ": all that was written.",
+        ": log has lost what was written to bytes 0 to 3.",
+    ]
+    kept = {**lost, "state": "kept", "decision": 0}
+    assert said(kept)[0] == ": log already has the change of bytes 0 to 3."
+    assert said(kept, {**kept, "state": "lost"})[0] == ": log has lost what was written to bytes 0 to 3."
+    assert said(lost) == [".", "."]
+
+
 @pytest.mark.nightly
 def test_a_crash_shows_which_fields_were_lost_and_which_kept() -> None:
     finding = cut_finding(B)

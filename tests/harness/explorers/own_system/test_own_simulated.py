@@ -107,6 +107,76 @@ def test_what_a_second_recovery_changes_is_said_once_with_its_bytes_wherever_the
     assert replay_simulated(target(NeverDone()), OPERATIONS, reread(finding)) is Verdict.INVALID
 
 
+class CutsFirst:
+    """Cuts its log before what it has made of it is on disk."""
+
+    name = "cuts first"
+
+    def create(self, storage: Storage, path: str) -> None:
+        storage.mkdir(path)
+        for name in ("state", "log"):
+            storage.open_for_writing(f"{path}/{name}", OpenMode.NEW).close()
+        storage.sync_directory(path)
+
+    def read(self, storage: Storage, path: str) -> bytes:
+        contents = []
+        for name in ("log", "state"):
+            with storage.open_for_reading(f"{path}/{name}") as file:
+                contents.append(file.pread(file.size_bytes(), 0))
+        return contents[0] or contents[1]
+
+    def recover(self, storage: Storage, path: str) -> None:
+        content = self.read(storage, path)
+        with storage.open_for_writing(f"{path}/log") as log:
+            log.truncate(0)
+            log.fsync()
+        with storage.open_for_writing(f"{path}/new", OpenMode.EXISTING_OR_NEW) as new:
+            new.truncate(0)
+            new.pwrite(content, 0)
+            new.fsync()
+        storage.rename(f"{path}/new", f"{path}/state")
+        storage.sync_directory(path)
+
+    def commit(self, storage: Storage, path: str, letters: bytes) -> None:
+        with storage.open_for_writing(f"{path}/log") as log:
+            log.pwrite(self.read(storage, path) + letters, 0)
+            log.fsync()
+
+
+class KeepsTail(CutsFirst):
+    """Appends behind the beginning of a line that a crash has left."""
+
+    name = "keeps a tail"
+
+    def read(self, storage: Storage, path: str) -> bytes:
+        content = super().read(storage, path)
+        return content[: content.rfind(b"\n") + 1]
+
+    def recover(self, storage: Storage, path: str) -> None:
+        """Nothing is done."""
+
+    def commit(self, storage: Storage, path: str, letters: bytes) -> None:
+        with storage.open_for_writing(f"{path}/log") as log:
+            log.pwrite(letters, log.size_bytes())
+            log.pwrite(b"\n", log.size_bytes())
+            log.fsync()
+
+
+@pytest.mark.parametrize(
+    ("broken", "cure"),
+    [
+        (CutsFirst(), "the step “cut 3 → 0 bytes (log)” comes after: sync directory ."),
+        (KeepsTail(), "the next session finds log without what the one before left in it: append bytes 0 to "),
+    ],
+    ids=["cuts first", "keeps a tail"],
+)
+def test_what_a_power_cut_kept_is_said_and_that_it_must_come_later_or_be_removed(broken: CutsFirst, cure: str) -> None:
+    """Of small changes none prevented it, and the disk had what the model allows."""
+    text = "\n".join(simulated_execution(explored(Explorer.POWER, target(broken), models=("B",)).findings[0]))
+    assert "the disk has what model B allows: log already has the change of bytes 0 to " in text
+    assert f"It does not happen when {cure}" in text
+
+
 class Record:
     """An operation that no file can hold."""
 

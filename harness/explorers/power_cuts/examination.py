@@ -17,6 +17,8 @@ from tornproof.harness.simulator.process.observer import (
     Operations,
     Oracle,
     Property,
+    Rejection,
+    is_rejected_again,
     last_version_in,
     without,
 )
@@ -36,6 +38,7 @@ class Stage(enum.StrEnum):
     RECOVER = "the recovery"
     READ_AGAIN = "a reader after the recovery"
     RECOVER_AGAIN = "a second recovery"
+    OPEN = "another opening of the writer"
     COMMIT = "a commit after the recovery"
     READ_LAST = "a reader of that commit"
 
@@ -55,10 +58,15 @@ def recovery_body(target: Target, path: str, *, reads_first: bool = True) -> Bod
 
 
 def commit_body(target: Target, path: str, operations: Sequence[Any]) -> Body:
-    """Return a process body that commits on a recovered disk, and reads the result."""
+    """Return a process body that commits on a recovered disk, and reads what that gave, also where it is rejected."""
 
     def run(session: _Session) -> None:
-        session.open(target, path, Stage.COMMIT, operations)
+        try:
+            session.open(target, path, Stage.OPEN, operations)
+        except target.rejections as error:
+            session.reject(error)
+            if session.stage is not Stage.COMMIT:
+                return
         session.read(target, path, Stage.READ_LAST)
 
     return _body(target, run)
@@ -82,7 +90,11 @@ class _Session:
         self.begin(stage)
         with target.open_writer(self.storage, path) as writer:
             for operation in operations:
+                self.begin(Stage.COMMIT)
                 writer.commit(operation)
+
+    def reject(self, error: Exception) -> None:
+        self.say(REJECTED, (self.stage, f"{type(error).__name__}: {error}"))
 
 
 def _body(target: Target, run: Callable[[_Session], None]) -> Body:
@@ -91,7 +103,7 @@ def _body(target: Target, run: Callable[[_Session], None]) -> Body:
         try:
             run(session)
         except target.rejections as error:
-            say(REJECTED, (session.stage, f"{type(error).__name__}: {error}"))
+            session.reject(error)
 
     return body
 
@@ -217,14 +229,17 @@ def _version(seen: Hashable, bounds: Bounds, oracle: Oracle, reader: str) -> tup
     return found, Ruling(operations)
 
 
-def judge_commit(facts: Facts, found: Operations, oracle: Oracle, later: Operations) -> Ruling:
+def judge_commit(facts: Facts, found: Operations, oracle: Oracle, later: Operations, rejection: Rejection) -> Ruling:
     """Compare the facts of the commits of `later` with the state that they must leave after those that were found."""
     if facts.broke:
         return _broken(found, facts)
+    after = (*found, *later)
     if facts.rejected is not None:
-        return _rejected(found, *facts.rejected)
+        stage, error = facts.rejected
+        if stage is not Stage.COMMIT or not is_rejected_again(error, after, rejection):
+            return _rejected(found, stage, error)
     last = facts.seen[Stage.READ_LAST]
-    if last != oracle((*found, *later)):
+    if last != oracle(after):
         return Ruling(found, Property.COMMIT, f"after a recovery from commit {len(found)}, another one gave {last}")
     return Ruling(found)
 
@@ -239,6 +254,7 @@ def _rejected(found: Operations, stage: Stage, error: str) -> Ruling:
     violated = {
         Stage.RECOVER: Property.RECOVERY,
         Stage.RECOVER_AGAIN: Property.RECOVERY,
+        Stage.OPEN: Property.COMMIT,
         Stage.COMMIT: Property.COMMIT,
     }
     return Ruling(found, violated.get(stage, Property.UNREADABLE), f"{stage} fails: {error}")

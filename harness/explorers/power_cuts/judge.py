@@ -74,7 +74,7 @@ class PowerJudge:
         known = self._commit_verdicts.get((facts, found))
         if known is None:
             case = self.case
-            known = judge_commit(facts, found, case.oracle, case.second_session)
+            known = judge_commit(facts, found, case.oracle, case.second_session, case.rejection)
             difference = "" if known.violated else case.difference((*found, *case.second_session))
             if difference:
                 known = Ruling(found, Property.CONTENT, difference)

@@ -210,7 +210,7 @@ def second_process_group(case: TestCase) -> ProcessGroup:
     """Return the writer of the second session, alone; close it after use."""
     return ProcessGroup(
         processes=(case.writer(case.second_session, reads_first=True),),
-        judge=Judge(case.oracle, difference=case.difference),
+        judge=Judge(case.oracle, difference=case.difference, rejection=case.rejection),
         rules=case.rules,
     )
 

@@ -11,7 +11,7 @@ from tornproof.harness.common.model_check import ModelCheck
 from tornproof.harness.common.system import Target
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.kernel import Kernel
-from tornproof.harness.simulator.process.bodies import ACKNOWLEDGED, SEEN, reader_session, writer_session
+from tornproof.harness.simulator.process.bodies import ACKNOWLEDGED, COMMIT, SEEN, reader_session, writer_session
 from tornproof.harness.simulator.process.observer import Judge, NoVersionError, Operations, Progress
 from tornproof.harness.simulator.process.simulated_process import Body, Process
 from tornproof.harness.simulator.process.trace_rules import TraceRules
@@ -41,6 +41,7 @@ class _FaultFree:
     kernels: dict[Operations, Kernel] = field(default_factory=dict)
     seen: dict[Operations, Hashable] = field(default_factory=dict)
     differences: dict[Operations, str] = field(default_factory=dict)
+    rejections: dict[Operations, str] = field(default_factory=dict)
     check: ModelCheck | None = None
 
 
@@ -78,6 +79,7 @@ class TestCase:
         self._fault_free.kernels.update(sound._fault_free.kernels)
         self._fault_free.seen.update(sound._fault_free.seen)
         self._fault_free.differences.update(sound._fault_free.differences)
+        self._fault_free.rejections.update(sound._fault_free.rejections)
         return self
 
     def kernel(self) -> Kernel:
@@ -100,6 +102,14 @@ class TestCase:
                 raise NotExplorableError(f"after operations {list(operations)} a reader is rejected: {value}")
             self._fault_free.seen[operations] = value
         return self._fault_free.seen[operations]
+
+    def rejection(self, operations: Operations) -> str:
+        """Name the error that rejects the last of these in a fault-free session because it was done before, else "".
+
+        A target with unique keys rejects it, which must leave what was there. Raises NotExplorableError.
+        """
+        self._after(operations)
+        return self._fault_free.rejections.get(operations, "")
 
     def difference(self, operations: Operations) -> str:
         """Say how what these commits leave, each in a fault-free session, differs from the model; "" if it does not.
@@ -132,7 +142,7 @@ class TestCase:
                 ),
                 *self.reader_processes(),
             ),
-            judge=self.judge(self.oracle, difference=self.difference, fails=fails),
+            judge=self.judge(self.oracle, difference=self.difference, rejection=self.rejection, fails=fails),
             rules=self.rules,
         )
 
@@ -172,7 +182,10 @@ class TestCase:
                 kernel, writer_session(self.target, self.path, [(number, self.operations[number])], reads_first=False)
             )
             if marks[-1][0] != ACKNOWLEDGED:
-                raise NotExplorableError(f"operation {number} is rejected in a fault-free run: {marks[-1][1]}")
+                if number not in operations[:-1] or marks[-2:-1] != [(COMMIT, number)]:
+                    raise NotExplorableError(f"operation {number} is rejected in a fault-free run: {marks[-1][1]}")
+                kernel = self._after(operations[:-1])
+                self._fault_free.rejections[operations] = str(marks[-1][1]).partition(":")[0]
             self._fault_free.kernels[operations] = kernel
         return self._fault_free.kernels[operations]
 

@@ -18,6 +18,8 @@ SEEN_MAX = 200
 Operations: TypeAlias = tuple[int, ...]
 Oracle: TypeAlias = Callable[[Operations], Hashable]
 """Returns what a reader sees when the operations of these numbers were committed, one after the other."""
+Rejection: TypeAlias = Callable[[Operations], str]
+"""Names the error that rejects the last of these where nothing fails because it was done before, "" if none does."""
 Difference: TypeAlias = Callable[[Operations], str]
 """Says in words how that differs from what the model has, "" where it does not."""
 Absent: TypeAlias = frozenset[int]
@@ -169,10 +171,18 @@ class Progress(NamedTuple):
 class Judge:
     """Judges what processes report; with `fails` calls may fail in this exploration, and commits with them."""
 
-    def __init__(self, oracle: Oracle, *, difference: Difference = lambda operations: "", fails: bool = False) -> None:
-        """Take what to expect from `oracle`, which is checked by `difference`."""
+    def __init__(
+        self,
+        oracle: Oracle,
+        *,
+        difference: Difference = lambda operations: "",
+        rejection: Rejection = lambda operations: "",
+        fails: bool = False,
+    ) -> None:
+        """Take what to expect from `oracle`, which is checked by `difference`, and which commits do nothing."""
         self._oracle = oracle
         self._difference = difference
+        self._rejection = rejection
         self._fails = fails
 
     def observe(self, progress: Progress, process: str, node: Node) -> Progress:
@@ -204,8 +214,7 @@ class Judge:
                 assert isinstance(mark.value, int)
                 return self._acknowledged(progress, process, mark.value)
             case bodies.FAILED if not self._fails:
-                what = Property.COMMIT if _has_begun_a_commit(node) else Property.RECOVERY
-                return progress.broken(what, process, str(mark.value))
+                return self._failed(progress, process, node, str(mark.value))
             case bodies.RECOVERED:
                 return self._recovered(progress, process, mark.value)
             case bodies.REJECTED:
@@ -213,6 +222,14 @@ class Judge:
             case bodies.SEEN:
                 return self._seen(progress, process, mark.value)
         return progress
+
+    def _failed(self, progress: Progress, process: str, node: Node, error: str) -> Progress:
+        if not _has_begun_a_commit(node):
+            return progress.broken(Property.RECOVERY, process, error)
+        begun = [without(progress.begun, absent) for absent in progress.absences]
+        if any(is_rejected_again(error, operations, self._rejection) for operations in begun):
+            return progress._replace(pending=None)
+        return progress.broken(Property.COMMIT, process, error)
 
     def _acknowledged(self, progress: Progress, process: str, number: int) -> Progress:
         progress = progress._replace(pending=number) if progress.pending is None else progress
@@ -275,6 +292,12 @@ class Judge:
             progress = progress.broken(Property.SEEN_LOST, process, f"commit {progress.seen} was seen, and is gone")
         # What was begun behind them is another operation from now on.
         return progress.with_committed(count, (frozenset(position for position in absent if position < count),))
+
+
+def is_rejected_again(error: str, operations: Operations, rejection: Rejection) -> bool:
+    """Say whether an error may reject the last of these operations, because it does so where nothing fails."""
+    expected = rejection(operations)
+    return bool(expected) and error.partition(":")[0] == expected
 
 
 def _has_begun_a_commit(node: Node) -> bool:

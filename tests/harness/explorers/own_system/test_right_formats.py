@@ -1,0 +1,131 @@
+"""Formats of users that are right in a way of their own are not accused, and the wrong twin of each still is."""
+
+import zlib
+from collections.abc import Sequence
+
+import pytest
+
+from tornproof.harness.common.effort import EFFORTS, Bounds
+from tornproof.harness.common.verdict import Verdict
+from tornproof.harness.explorers.own_system.simulated import cases_of, explore_simulated
+from tornproof.harness.simulator.process.case import Readers
+from tornproof.harness.simulator.process.observer import Property
+from tornproof.harness.systems.scenario import Explorer
+from tornproof.testing import FunctionTarget, OpenMode, Storage, target
+
+OPERATIONS = ("a", "b")
+SMALL = Bounds.of(EFFORTS["small"])
+SIMULATED = (Explorer.POWER, Explorer.SCHEDULES, Explorer.PRODUCT)
+
+
+class ExistsError(Exception):
+    """Rejects a key that is there."""
+
+
+def checked(key: str) -> bytes:
+    """Return a record of a key of one letter."""
+    return key.encode() + zlib.crc32(key.encode()).to_bytes(4, "little")
+
+
+class KeyLog:
+    """Appends keys, and rejects one that is there."""
+
+    rejections = (ExistsError,)
+
+    def __init__(self) -> None:
+        self.name = type(self).__name__
+
+    def create(self, storage: Storage, path: str) -> None:
+        storage.mkdir(path)
+        with storage.open_for_writing(f"{path}/log", OpenMode.NEW) as file:
+            file.fsync()
+        storage.sync_directory(path)
+
+    def read(self, storage: Storage, path: str) -> tuple[str, ...]:
+        content = content_of(storage, f"{path}/log")
+        keys = []
+        for start in range(0, len(content), 5):
+            key = content[start : start + 1].decode("latin-1")
+            if content[start : start + 5] != checked(key):
+                break
+            keys.append(key)
+        return tuple(keys)
+
+    def recover(self, storage: Storage, path: str) -> None:
+        keys = self.read(storage, path)
+        with storage.open_for_writing(f"{path}/log") as file:
+            file.truncate(5 * len(keys))
+            file.pwrite(b"".join(map(checked, keys)), 0)
+            file.fsync()
+
+    def commit(self, storage: Storage, path: str, key: str) -> None:
+        keys = self.read(storage, path)
+        self.check(keys, key)
+        self.append(storage, path, keys, key)
+
+    def check(self, keys: Sequence[str], key: str) -> None:
+        if key in keys:
+            raise ExistsError(key)
+
+    def append(self, storage: Storage, path: str, keys: Sequence[str], key: str) -> None:
+        with storage.open_for_writing(f"{path}/log") as file:
+            file.pwrite(checked(key), 5 * len(keys))
+            file.fsync()
+
+
+def content_of(storage: Storage, path: str) -> bytes:
+    with storage.open_for_reading(path) as file:
+        return file.pread(file.size_bytes(), 0)
+
+
+def simulated(explorer: Explorer, of: FunctionTarget, *models: str) -> tuple[Verdict, set[str]]:
+    cases = cases_of(explorer, of, OPERATIONS, [Readers(read_count=2)])
+    phase = explore_simulated(
+        explorer, cases, bounds=SMALL, models=models if explorer is not Explorer.SCHEDULES else ()
+    )
+    return phase.verdict, {finding.property for finding in phase.findings}
+
+
+# A repeated operation that is rejected
+
+
+class IndexFirst(KeyLog):
+    """Broken: a key that an index has is rejected, which after a crash has one that the log has not."""
+
+    def create(self, storage: Storage, path: str) -> None:
+        super().create(storage, path)
+        with storage.open_for_writing(f"{path}/index", OpenMode.NEW) as file:
+            file.fsync()
+        storage.sync_directory(path)
+
+    def commit(self, storage: Storage, path: str, key: str) -> None:
+        index = content_of(storage, f"{path}/index")
+        self.check(index.decode(), key)
+        with storage.open_for_writing(f"{path}/index") as file:
+            file.pwrite(key.encode(), len(index))
+            file.fsync()
+        self.append(storage, path, self.read(storage, path), key)
+
+
+class RejectsAndWrites(KeyLog):
+    """Broken: a key that it rejects is there twice."""
+
+    def commit(self, storage: Storage, path: str, key: str) -> None:
+        keys = self.read(storage, path)
+        self.append(storage, path, keys, key)
+        self.check(keys, key)
+
+
+@pytest.mark.parametrize("explorer", SIMULATED)
+def test_an_operation_that_is_rejected_the_second_time_is_no_finding(explorer: Explorer) -> None:
+    assert simulated(explorer, target(KeyLog()), "B") == (Verdict.VALID, set())
+
+
+@pytest.mark.parametrize("explorer", SIMULATED)
+def test_one_that_is_rejected_and_there_all_the_same_is(explorer: Explorer) -> None:
+    verdict, _ = simulated(explorer, target(RejectsAndWrites()), "B")
+    assert verdict is Verdict.INVALID
+
+
+def test_one_that_is_rejected_though_a_crash_took_the_first_is_a_finding() -> None:
+    assert simulated(Explorer.POWER, target(IndexFirst()), "B") == (Verdict.INVALID, {Property.COMMIT})

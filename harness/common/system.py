@@ -60,6 +60,8 @@ class Target(Protocol):
     name: str
     # Errors that a writer or reader may raise; any other of `TARGET_ERRORS` is a finding.
     rejections: tuple[type[Exception], ...] = (TornproofError,)
+    # Whether a second recovery may change no file; if not, it may change nothing that a reader sees.
+    second_recovery_changes_no_file: bool = True
 
     def create(self, storage: Storage, path: str) -> None:
         """Write the files of an empty state; not called if a start state is given."""

@@ -38,13 +38,17 @@ class Stage(enum.StrEnum):
     RECOVER = "the recovery"
     READ_AGAIN = "a reader after the recovery"
     RECOVER_AGAIN = "a second recovery"
+    READ_ONCE_MORE = "a reader after the second recovery"
     OPEN = "another opening of the writer"
     COMMIT = "a commit after the recovery"
     READ_LAST = "a reader of that commit"
 
 
 def recovery_body(target: Target, path: str, *, reads_first: bool = True) -> Body:
-    """Return a process body that reads, recovers, reads again and recovers again, up to the first error."""
+    """Return a process body that reads, recovers, reads again and recovers again, up to the first error.
+
+    It reads once more where a second recovery may change files.
+    """
 
     def run(session: _Session) -> None:
         if reads_first:
@@ -52,7 +56,10 @@ def recovery_body(target: Target, path: str, *, reads_first: bool = True) -> Bod
         session.open(target, path, Stage.RECOVER)
         session.read(target, path, Stage.READ_AGAIN)
         session.open(target, path, Stage.RECOVER_AGAIN)
-        session.begin(Stage.COMMIT)
+        if target.second_recovery_changes_no_file:
+            session.begin(Stage.COMMIT)
+        else:
+            session.read(target, path, Stage.READ_ONCE_MORE)
 
     return _body(target, run)
 
@@ -141,6 +148,15 @@ class Facts:
     writes: tuple[Write, ...]
     files: tuple[Tree, tuple[int, ...]]
 
+    @property
+    def changed_again(self) -> str:
+        """What a second recovery changed though it must not, as a sentence, "" if nothing."""
+        if not self.is_idempotent:
+            return "a second recovery changed the files again"
+        before = self.seen.get(Stage.READ_AGAIN)
+        after = self.seen.get(Stage.READ_ONCE_MORE, before)
+        return "" if after == before else f"a second recovery changed what a reader sees: {before}, then {after}"
+
     def answers(self) -> tuple[object, ...]:
         """Return all facts as one comparable value."""
         return (
@@ -193,8 +209,8 @@ def judge(facts: Facts, bounds: Bounds, oracle: Oracle) -> Ruling:
     if version is None or version[0] < found:
         sentence = f"a reader sees commit {found}, and after a recovery {facts.seen[Stage.READ_AGAIN]}"
         return Ruling(operations, Property.WENT_BACK, sentence)
-    if not facts.is_idempotent:
-        return Ruling(operations, Property.IDEMPOTENT, "a second recovery changed the files again")
+    if facts.changed_again:
+        return Ruling(operations, Property.IDEMPOTENT, facts.changed_again)
     again, absent = version
     impossible = behaviour.impossible_after(
         Kind.POWER_CUT, acknowledged=bounds.low, begun=len(bounds.operations), reads=(found,), recovered=again
@@ -211,9 +227,9 @@ def judge_unread(facts: Facts, bounds: Bounds, oracle: Oracle) -> Ruling:
         return _rejected((), *facts.rejected)
     reader = "a reader after a recovery that came before every reader"
     _, ruling = _version(facts.seen[Stage.READ_AGAIN], bounds, oracle, reader)
-    if ruling.violated or facts.is_idempotent:
+    if ruling.violated or not facts.changed_again:
         return ruling
-    return Ruling(ruling.found, Property.IDEMPOTENT, "a second recovery changed the files again")
+    return Ruling(ruling.found, Property.IDEMPOTENT, facts.changed_again)
 
 
 def _version(seen: Hashable, bounds: Bounds, oracle: Oracle, reader: str) -> tuple[int, Ruling]:

@@ -7,11 +7,14 @@ import pytest
 
 from tornproof.harness.common.effort import EFFORTS, Bounds
 from tornproof.harness.common.verdict import Verdict
+from tornproof.harness.explorers.kills.explorer import explore_crashes
+from tornproof.harness.explorers.own_system.machine import explore_executions
+from tornproof.harness.explorers.own_system.replaying import violation_of
 from tornproof.harness.explorers.own_system.simulated import cases_of, explore_simulated
 from tornproof.harness.simulator.process.case import Readers
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.systems.scenario import Explorer
-from tornproof.testing import FunctionTarget, OpenMode, Storage, target
+from tornproof.testing import PATH, EntryKind, FunctionTarget, OpenMode, Storage, target
 
 OPERATIONS = ("a", "b")
 SMALL = Bounds.of(EFFORTS["small"])
@@ -78,6 +81,26 @@ def content_of(storage: Storage, path: str) -> bytes:
         return file.pread(file.size_bytes(), 0)
 
 
+def put(storage: Storage, path: str, content: bytes) -> None:
+    """Replace a file as a whole."""
+    with storage.open_for_writing(f"{path}.new", OpenMode.EXISTING_OR_NEW) as file:
+        file.truncate(0)
+        file.pwrite(content, 0)
+        file.fsync()
+    storage.rename(f"{path}.new", path)
+    storage.sync_directory(path.rpartition("/")[0])
+
+
+def killed(of: FunctionTarget) -> tuple[Verdict, set[str]]:
+    phase = explore_crashes(of, OPERATIONS, path=PATH)
+    return phase.verdict, {finding.property for finding in phase.findings}
+
+
+def executed(of: FunctionTarget) -> tuple[Verdict, set[str]]:
+    phase = explore_executions(of, OPERATIONS, path=PATH, steps=12, examples=40, seed=1)
+    return phase.verdict, {finding.property for finding in phase.findings}
+
+
 def simulated(explorer: Explorer, of: FunctionTarget, *models: str) -> tuple[Verdict, set[str]]:
     cases = cases_of(explorer, of, OPERATIONS, [Readers(read_count=2)])
     phase = explore_simulated(
@@ -129,3 +152,58 @@ def test_one_that_is_rejected_and_there_all_the_same_is(explorer: Explorer) -> N
 
 def test_one_that_is_rejected_though_a_crash_took_the_first_is_a_finding() -> None:
     assert simulated(Explorer.POWER, target(IndexFirst()), "B") == (Verdict.INVALID, {Property.COMMIT})
+
+
+# Openings that write
+
+
+class Epochs(KeyLog):
+    """Counts its openings in a file, and takes a key that is there for done."""
+
+    def create(self, storage: Storage, path: str) -> None:
+        super().create(storage, path)
+        put(storage, f"{path}/epoch", b"0")
+
+    def recover(self, storage: Storage, path: str) -> None:
+        super().recover(storage, path)
+        put(storage, f"{path}/epoch", b"%d" % (int(content_of(storage, f"{path}/epoch")) + 1))
+
+    def commit(self, storage: Storage, path: str, key: str) -> None:
+        keys = self.read(storage, path)
+        if key not in keys:
+            self.append(storage, path, keys, key)
+
+
+class RedoesLate(Epochs):
+    """Broken: a commit that was under way is done again not by the next opening, but by the one after it."""
+
+    def recover(self, storage: Storage, path: str) -> None:
+        super().recover(storage, path)
+        if storage.kind(f"{path}/late") is EntryKind.FILE:
+            super().commit(storage, path, content_of(storage, f"{path}/late").decode())
+            storage.unlink(f"{path}/late")
+        if storage.kind(f"{path}/intent") is EntryKind.FILE:
+            storage.rename(f"{path}/intent", f"{path}/late")
+        storage.sync_directory(path)
+
+    def commit(self, storage: Storage, path: str, key: str) -> None:
+        put(storage, f"{path}/intent", key.encode())
+        super().commit(storage, path, key)
+        storage.unlink(f"{path}/intent")
+        storage.sync_directory(path)
+
+
+def test_openings_that_write_are_no_finding_where_a_reader_sees_no_difference() -> None:
+    assert killed(target(Epochs())) == (Verdict.VALID, set())
+    assert simulated(Explorer.POWER, target(Epochs()), "B") == (Verdict.VALID, set())
+    assert executed(target(Epochs())) == (Verdict.VALID, set())
+
+
+def test_a_second_opening_after_which_a_reader_sees_more_is() -> None:
+    assert killed(target(RedoesLate())) == (Verdict.INVALID, {Property.IDEMPOTENT})
+    assert simulated(Explorer.POWER, target(RedoesLate()), "B") == (Verdict.INVALID, {Property.IDEMPOTENT})
+    steps = [{"do": "commit killed", "operation": {"index": 0}, "choices": [6, 0]}]
+    steps += [{"do": "reopen", "choices": []}] * 2
+    assert violation_of(target(RedoesLate()), PATH, steps[:2], OPERATIONS) is None
+    violation = violation_of(target(RedoesLate()), PATH, steps, OPERATIONS)
+    assert violation is not None and violation.violated is Property.WRONG_SNAPSHOT

@@ -60,8 +60,9 @@ class Target(Protocol):
     name: str
     # Errors that a writer or reader may raise; any other of `TARGET_ERRORS` is a finding.
     rejections: tuple[type[Exception], ...] = (TornproofError,)
-    # Whether a second recovery may change no file; if not, it may change nothing that a reader sees.
-    second_recovery_changes_no_file: bool = True
+    # Whether only what is read counts; if not, a second recovery that changes a file, and a commit that is acknowledged
+    # though one of its syncs failed, are findings also where no reader can tell.
+    only_reads_count: bool = False
 
     def create(self, storage: Storage, path: str) -> None:
         """Write the files of an empty state; not called if a start state is given."""

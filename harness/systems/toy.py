@@ -136,6 +136,20 @@ class SwallowsErrors(Toy):
             super().sync(file)
 
 
+class SyncsAgain(Toy):
+    """Broken: tries a failed sync again, which succeeds and brings nothing to the disk."""
+
+    name = "syncs again"
+    only_reads_count = True
+
+    def sync(self, file: File) -> None:
+        """Sync, and sync again after an error."""
+        try:
+            super().sync(file)
+        except StorageError:
+            super().sync(file)
+
+
 class RecoversInPlace(Toy):
     """Broken: its recovery rewrites the state in place, so that a kill inside it loses everything."""
 

@@ -79,7 +79,7 @@ class FunctionTarget(Target):
     name: str
     rejections: tuple[type[Exception], ...]
     parts: dict[str, Part]
-    second_recovery_changes_no_file: bool = False
+    only_reads_count: bool = True
 
     def create(self, storage: Storage, path: str) -> None:
         """Write the files of an empty state."""

@@ -44,6 +44,7 @@ from tornproof.harness.systems.toy import (
     NeverDone,
     RecoversInPlace,
     SwallowsErrors,
+    SyncsAgain,
     Toy,
 )
 from tornproof.harness.systems.toy_locks import DropsUndo, LockFile, Undo
@@ -72,6 +73,7 @@ CONTROLS = (
     (HeaderFirst(), Property.REJECTED),
     (AcknowledgesFirst(), Property.FAULT_FREE),
     (SwallowsErrors(), Property.SYNCED),
+    (SyncsAgain(), Property.SYNCED),
     (RecoversInPlace(), Property.LOST),
     (NeverDone(), Property.IDEMPOTENT),
     (AppendsOnce(), Property.WRONG_SNAPSHOT),

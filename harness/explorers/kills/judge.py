@@ -14,9 +14,11 @@ from tornproof.harness.common.system import Target
 from tornproof.harness.common.verdict import shown
 from tornproof.harness.explorers.kills.plan import Failing, Failure, Kill, Origin, failures
 from tornproof.harness.explorers.kills.sessions import Session, Violation, orderly
+from tornproof.harness.search.failed_sync import LOST, disk_after_failed_sync
 from tornproof.harness.simulator.filesystem.faulty import Fault
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import BARRIERS, Call
+from tornproof.harness.simulator.filesystem.kernel import Rejected
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.simulator.filesystem.written import crash_points, replay_prefix
 from tornproof.harness.simulator.process.observer import Property
@@ -212,6 +214,7 @@ class Judge:
         The process survives the failure: readers and another writer must get in although it is there, whatever locks
         it has kept. Uses the disk up.
         """
+        before = storage.copy()
         session: Session | None = None
         is_acknowledged = False
         with self._orderly(None, "a commit with a failing call"), suppress(*self._target.rejections):
@@ -223,13 +226,29 @@ class Judge:
         if session is None or not session.has_failed:
             return None
         if is_acknowledged and failure.call.kind in BARRIERS:
-            raise Violation(Property.SYNCED, "the commit was acknowledged")
+            number = sum(call.kind in BARRIERS for call in session.calls[: failure.fault.at])
+            self._lose(before, failure, number)
         left, low, high = storage.copy(), failure.operation + is_acknowledged, failure.operation + 1
         if storage.is_locked:
             self._observe(storage, low, high, 0)
         with self._orderly(Property.RECOVERY, "opening another writer after the failed one"), self._session(storage):
             pass
         return left, low, high
+
+    def _lose(self, storage: MemoryStorage, failure: Failure, number: int) -> None:
+        """Check that nothing is missing of a commit that was acknowledged when what its failed sync was to write is.
+
+        It is the commit's sync of this number, from 0 on.
+        """
+        if not self._target.only_reads_count:
+            raise Violation(Property.SYNCED, "the commit was acknowledged")
+        operation, answer = self._operations[failure.operation], Rejected(str(failure.fault.reason))
+        disk = disk_after_failed_sync(self._target, self._path, storage.image(), operation, number, answer)
+        count = failure.operation + 1
+        try:
+            self.examine(MemoryStorage.of(disk).bounded(), count, count)
+        except Violation as violation:
+            raise Violation(Property.SYNCED, f"{LOST}, {violation.reason}") from violation
 
     def commit_again(self, storage: MemoryStorage, failure: Failure) -> None:
         """Let a call of a commit fail, give the commit to the same writer again, and examine what it acknowledges.
@@ -310,7 +329,7 @@ class Judge:
         doing = "opening the writer a second time changed"
         if again.digest() == recovered.digest():
             return
-        if self._target.second_recovery_changes_no_file:
+        if not self._target.only_reads_count:
             raise Violation(Property.IDEMPOTENT, f"{doing} the files again")
         before, after = self._seen_on(recovered), self._seen_on(again.copy())
         if after != before:

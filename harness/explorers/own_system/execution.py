@@ -24,9 +24,10 @@ from tornproof.harness.explorers.kills.exploration import (
 from tornproof.harness.explorers.kills.plan import Failure, failures
 from tornproof.harness.explorers.kills.sessions import Violation
 from tornproof.harness.search.crash_world import after_kill_of, fail_call, with_process, write_part
+from tornproof.harness.search.failed_sync import LOST, LostName, disk_without, names_lost_by
 from tornproof.harness.search.outcome import path_to
 from tornproof.harness.simulator.filesystem.intercept import BARRIERS, STEPS, CallKind
-from tornproof.harness.simulator.filesystem.kernel import Rejected
+from tornproof.harness.simulator.filesystem.kernel import Kernel, Rejected
 from tornproof.harness.simulator.process.bodies import (
     ACKNOWLEDGED,
     FAILED,
@@ -178,12 +179,29 @@ class Execution:
 
     def _fail(self, worlds: Sequence[World], failure: Failure) -> None:
         """Let a call of a commit fail."""
+        at = worlds[failure.fault.at]
+        lost = names_lost_by(at.kernel, self._session, at.call(self._session))
         self._fail_call(worlds, failure)
         self.counts[FAILING_CALLS] += 1
         self.reached[FAILED_CALL] += 1
         self.lines[-1] += self._answer
         if self._outcomes[-1] == ACKNOWLEDGED and failure.call.kind in BARRIERS:
+            self._lose(lost)
+
+    def _lose(self, lost: tuple[LostName, ...]) -> None:
+        """Check that nothing is missing of a commit that was acknowledged when what its failed sync was to write is."""
+        if not self._case.target.only_reads_count:
             raise Violation(Property.SYNCED, "the commit was acknowledged")
+        before, session = self._world, self._session
+        self._world = after_kill_of(before, session)
+        self._world.kernel = Kernel.of(disk_without(before.kernel, lost))
+        try:
+            self._observe()
+            self._start()
+            self._observe()
+        except Violation as violation:
+            raise Violation(Property.SYNCED, f"{LOST}, {violation.reason}") from violation
+        self._world, self._session = before, session
 
     def _fail_call(self, worlds: Sequence[World], failure: Failure) -> None:
         """Go back to where a call can fail, and let it."""
@@ -231,7 +249,7 @@ class Execution:
         after = self._world.kernel.image()
         if not after.is_same(before):
             self.reached[WORKING_RECOVERY] += 1
-            if self._is_recovered and self._case.target.second_recovery_changes_no_file:
+            if self._is_recovered and not self._case.target.only_reads_count:
                 raise Violation(Property.IDEMPOTENT, "opening the writer a second time changed the files again")
         self._is_recovered = True
         self._observe()

@@ -40,6 +40,7 @@ from tornproof.harness.systems.toy import (
     NeverDone,
     RecoversInPlace,
     SwallowsErrors,
+    SyncsAgain,
     Toy,
 )
 from tornproof.harness.systems.toy_locks import DropsUndo, LockFile
@@ -265,6 +266,7 @@ CONTROLS: tuple[tuple[Target, str, tuple[Step, ...]], ...] = (
     (HeaderFirst(), Property.REJECTED, (_step("commit killed", b"one", 2, 0),)),
     (AcknowledgesFirst(), Property.STALE, (_step("commit", b"one"),)),
     (SwallowsErrors(), Property.SYNCED, (_step("commit failing", b"one", 11, 0),)),
+    (SyncsAgain(), Property.SYNCED, (_step("commit failing", b"one", 11, 0),)),
     (
         RecoversInPlace(),
         Property.STALE,

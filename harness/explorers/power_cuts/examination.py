@@ -56,10 +56,10 @@ def recovery_body(target: Target, path: str, *, reads_first: bool = True) -> Bod
         session.open(target, path, Stage.RECOVER)
         session.read(target, path, Stage.READ_AGAIN)
         session.open(target, path, Stage.RECOVER_AGAIN)
-        if target.second_recovery_changes_no_file:
-            session.begin(Stage.COMMIT)
-        else:
+        if target.only_reads_count:
             session.read(target, path, Stage.READ_ONCE_MORE)
+        else:
+            session.begin(Stage.COMMIT)
 
     return _body(target, run)
 

@@ -2,6 +2,7 @@
 
 import zlib
 from collections.abc import Sequence
+from contextlib import suppress
 
 import pytest
 
@@ -9,12 +10,12 @@ from tornproof.harness.common.effort import EFFORTS, Bounds
 from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.explorers.kills.explorer import explore_crashes
 from tornproof.harness.explorers.own_system.machine import explore_executions
-from tornproof.harness.explorers.own_system.replaying import violation_of
+from tornproof.harness.explorers.own_system.replaying import NOT_REPLAYABLE, violation_of
 from tornproof.harness.explorers.own_system.simulated import cases_of, explore_simulated
 from tornproof.harness.simulator.process.case import Readers
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.systems.scenario import Explorer
-from tornproof.testing import PATH, EntryKind, FunctionTarget, OpenMode, Storage, target
+from tornproof.testing import PATH, EntryKind, FunctionTarget, OpenMode, Storage, StorageError, target
 
 OPERATIONS = ("a", "b")
 SMALL = Bounds.of(EFFORTS["small"])
@@ -45,7 +46,9 @@ class KeyLog:
         storage.sync_directory(path)
 
     def read(self, storage: Storage, path: str) -> tuple[str, ...]:
-        content = content_of(storage, f"{path}/log")
+        return self.keys_in(content_of(storage, f"{path}/log"))
+
+    def keys_in(self, content: bytes) -> tuple[str, ...]:
         keys = []
         for start in range(0, len(content), 5):
             key = content[start : start + 1].decode("latin-1")
@@ -207,3 +210,107 @@ def test_a_second_opening_after_which_a_reader_sees_more_is() -> None:
     assert violation_of(target(RedoesLate()), PATH, steps[:2], OPERATIONS) is None
     violation = violation_of(target(RedoesLate()), PATH, steps, OPERATIONS)
     assert violation is not None and violation.violated is Property.WRONG_SNAPSHOT
+
+
+# Syncs that fail
+
+
+class SyncsAnotherFile(KeyLog):
+    """Replaces the log as a whole, and answers a sync that fails by another new file."""
+
+    tries = ("new 1", "new 2")
+
+    def recover(self, storage: Storage, path: str) -> None:
+        for name in self.tries:
+            if storage.kind(f"{path}/{name}") is EntryKind.FILE:
+                storage.unlink(f"{path}/{name}")
+        storage.sync_directory(path)
+
+    def append(self, storage: Storage, path: str, keys: Sequence[str], key: str) -> None:
+        for name in self.tries:
+            with storage.open_for_writing(f"{path}/{name}", OpenMode.EXISTING_OR_NEW) as file:
+                file.truncate(0)
+                file.pwrite(b"".join(map(checked, (*keys, key))), 0)
+                try:
+                    file.fsync()
+                except StorageError:
+                    if name == self.tries[-1]:
+                        raise
+                    continue
+            storage.rename(f"{path}/{name}", f"{path}/log")
+            self.sync_names(storage, path)
+            break
+
+    def sync_names(self, storage: Storage, path: str) -> None:
+        storage.sync_directory(path)
+
+
+class SyncsAgain(SyncsAnotherFile):
+    """Broken: answers a sync that fails by another one of the same file."""
+
+    def append(self, storage: Storage, path: str, keys: Sequence[str], key: str) -> None:
+        with storage.open_for_writing(f"{path}/new 1", OpenMode.EXISTING_OR_NEW) as file:
+            file.truncate(0)
+            file.pwrite(b"".join(map(checked, (*keys, key))), 0)
+            try:
+                file.fsync()
+            except StorageError:
+                file.fsync()
+        storage.rename(f"{path}/new 1", f"{path}/log")
+        self.sync_names(storage, path)
+
+
+class LosesNames(SyncsAnotherFile):
+    """Broken: acknowledges a commit although the sync of its name failed."""
+
+    def sync_names(self, storage: Storage, path: str) -> None:
+        with suppress(StorageError):
+            storage.sync_directory(path)
+
+
+class HasACopy(KeyLog):
+    """Keeps a copy of the log, as well as it can, which no reader reads."""
+
+    def append(self, storage: Storage, path: str, keys: Sequence[str], key: str) -> None:
+        super().append(storage, path, keys, key)
+        with (
+            suppress(StorageError),
+            storage.open_for_writing(f"{path}/copy", OpenMode.EXISTING_OR_NEW) as file,
+        ):
+            file.pwrite(checked(key), 5 * len(keys))
+            file.fsync()
+
+
+class ReadsTheCopy(HasACopy):
+    """Broken: reads that copy."""
+
+    def read(self, storage: Storage, path: str) -> tuple[str, ...]:
+        has_copy = storage.kind(f"{path}/copy") is EntryKind.FILE
+        return self.keys_in(content_of(storage, f"{path}/{'copy' if has_copy else 'log'}"))
+
+
+def failing_call(of: FunctionTarget) -> set[str]:
+    """Return what is violated when any call of a commit fails."""
+    found = set()
+    for number in range(60):
+        try:
+            violation = violation_of(
+                of, PATH, [{"do": "commit failing", "operation": {"index": 0}, "choices": [number, 0]}], OPERATIONS
+            )
+        except NOT_REPLAYABLE:
+            break
+        found |= {violation.violated} if violation else set()
+    return found
+
+
+@pytest.mark.parametrize("sound", [SyncsAnotherFile(), HasACopy()], ids=lambda each: each.name)
+def test_a_commit_one_of_whose_syncs_failed_may_be_acknowledged_where_nothing_of_it_is_lost(sound: KeyLog) -> None:
+    assert killed(target(sound)) == (Verdict.VALID, set())
+    assert failing_call(target(sound)) == set()
+
+
+@pytest.mark.parametrize("broken", [SyncsAgain(), LosesNames(), ReadsTheCopy()], ids=lambda each: each.name)
+def test_one_that_is_lost_with_what_the_sync_was_to_write_may_not(broken: KeyLog) -> None:
+    verdict, violated = killed(target(broken))
+    assert verdict is Verdict.INVALID and Property.SYNCED in violated
+    assert Property.SYNCED in failing_call(target(broken))

@@ -1,8 +1,9 @@
 """Formats of users that are right in a way of their own are not accused, and the wrong twin of each still is."""
 
 import zlib
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,17 @@ from tornproof.harness.explorers.own_system.simulated import cases_of, explore_s
 from tornproof.harness.simulator.process.case import Readers
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.systems.scenario import Explorer
-from tornproof.testing import PATH, EntryKind, FunctionTarget, OpenMode, Storage, StorageError, target
+from tornproof.testing import (
+    PATH,
+    EntryKind,
+    FunctionTarget,
+    OpenMode,
+    Storage,
+    StorageError,
+    TargetError,
+    rehearse,
+    target,
+)
 
 OPERATIONS = ("a", "b")
 SMALL = Bounds.of(EFFORTS["small"])
@@ -314,3 +325,68 @@ def test_one_that_is_lost_with_what_the_sync_was_to_write_may_not(broken: KeyLog
     verdict, violated = killed(target(broken))
     assert verdict is Verdict.INVALID and Property.SYNCED in violated
     assert Property.SYNCED in failing_call(target(broken))
+
+
+# State apart from the files
+
+
+class RemembersItsEnd(KeyLog):
+    """Broken: its object remembers where the log ends, for all sessions."""
+
+    def create(self, storage: Storage, path: str) -> None:
+        super().create(storage, path)
+        self.end = 0
+
+    def commit(self, storage: Storage, path: str, key: str) -> None:
+        with storage.open_for_writing(f"{path}/log") as file:
+            file.pwrite(checked(key), self.end)
+            file.fsync()
+        self.end += 5
+
+
+class RemembersItsKeys(KeyLog):
+    """Broken: its object remembers the keys, for all sessions; one that it has is taken for done."""
+
+    def create(self, storage: Storage, path: str) -> None:
+        super().create(storage, path)
+        self.keys: list[str] = []
+
+    def commit(self, storage: Storage, path: str, key: str) -> None:
+        if key not in self.keys:
+            self.keys.append(key)
+        put(storage, f"{path}/log", b"".join(map(checked, self.keys)))
+
+
+class RemembersInASession(KeyLog):
+    """Each of its writers remembers where the log ends when it is opened."""
+
+    @contextmanager
+    def open_writer(self, storage: Storage, path: str) -> Iterator[Any]:
+        writer = RemembersItsEnd()
+        writer.end = 5 * len(self.read(storage, path))
+        yield _Session(writer, storage, path)
+
+
+class _Session:
+    def __init__(self, log: RemembersItsEnd, storage: Storage, path: str) -> None:
+        self.log, self.storage, self.path = log, storage, path
+
+    def commit(self, key: str) -> None:
+        self.log.commit(self.storage, self.path, key)
+
+
+@pytest.mark.parametrize("operations", [OPERATIONS, OPERATIONS[:1]], ids=len)
+def test_what_a_session_remembers_is_no_mistake_of_the_target(operations: Sequence[str]) -> None:
+    for sound in (KeyLog(), RemembersInASession()):
+        assert rehearse(sound, operations).seen[-1] == operations
+
+
+@pytest.mark.parametrize(
+    ("remembers", "operations"),
+    [(RemembersItsEnd, OPERATIONS), (RemembersItsEnd, OPERATIONS[:1]), (RemembersItsKeys, OPERATIONS)],
+)
+def test_what_its_object_remembers_from_one_session_to_the_next_is(
+    remembers: type[KeyLog], operations: Sequence[str]
+) -> None:
+    with pytest.raises(TargetError, match="not deterministic: it keeps state between sessions, apart from its files"):
+        rehearse(remembers(), operations)

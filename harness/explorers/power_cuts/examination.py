@@ -17,8 +17,9 @@ from tornproof.harness.simulator.process.observer import (
     Operations,
     Oracle,
     Property,
+    RejectedLaterError,
     Rejection,
-    is_rejected_again,
+    is_rejected_later,
     last_version_in,
     without,
 )
@@ -252,10 +253,15 @@ def judge_commit(facts: Facts, found: Operations, oracle: Oracle, later: Operati
     after = (*found, *later)
     if facts.rejected is not None:
         stage, error = facts.rejected
-        if stage is not Stage.COMMIT or not is_rejected_again(error, after, rejection):
+        if stage is not Stage.COMMIT or not is_rejected_later(error, after, rejection):
             return _rejected(found, stage, error)
+        after = found
     last = facts.seen[Stage.READ_LAST]
-    if last != oracle(after):
+    try:
+        wanted = oracle(after)
+    except RejectedLaterError as rejected:
+        return Ruling(found, Property.COMMIT, f"{Stage.COMMIT} was acknowledged, though {rejected}")
+    if last != wanted:
         return Ruling(found, Property.COMMIT, f"after a recovery from commit {len(found)}, another one gave {last}")
     return Ruling(found)
 

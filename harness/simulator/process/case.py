@@ -12,7 +12,13 @@ from tornproof.harness.common.system import Target
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.kernel import Kernel
 from tornproof.harness.simulator.process.bodies import ACKNOWLEDGED, COMMIT, SEEN, reader_session, writer_session
-from tornproof.harness.simulator.process.observer import Judge, NoVersionError, Operations, Progress
+from tornproof.harness.simulator.process.observer import (
+    Judge,
+    NoVersionError,
+    Operations,
+    Progress,
+    RejectedLaterError,
+)
 from tornproof.harness.simulator.process.simulated_process import Body, Process
 from tornproof.harness.simulator.process.trace_rules import TraceRules
 from tornproof.harness.simulator.process.world import NO_RULES, ProcessGroup, World
@@ -22,6 +28,10 @@ WRITER = "writer"
 
 class NotExplorableError(NoVersionError):
     """The target fails in a fault-free run."""
+
+
+class _RejectedLaterError(RejectedLaterError, NotExplorableError):
+    """It rejects an operation that comes after a crash, where one that it needs is not there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,11 +114,16 @@ class TestCase:
         return self._fault_free.seen[operations]
 
     def rejection(self, operations: Operations) -> str:
-        """Name the error that rejects the last of these in a fault-free session because it was done before, else "".
+        """Name the error that rejects the last of these in a fault-free session after a crash, "" if none does.
 
-        A target with unique keys rejects it, which must leave what was there. Raises NotExplorableError.
+        A target rejects a key that is there, or the removal of one that is not; that must leave what was there.
         """
-        self._after(operations)
+        try:
+            self._after(operations)
+        except RejectedLaterError:
+            pass
+        except NotExplorableError:
+            return ""
         return self._fault_free.rejections.get(operations, "")
 
     def difference(self, operations: Operations) -> str:
@@ -182,12 +197,22 @@ class TestCase:
                 kernel, writer_session(self.target, self.path, [(number, self.operations[number])], reads_first=False)
             )
             if marks[-1][0] != ACKNOWLEDGED:
-                if number not in operations[:-1] or marks[-2:-1] != [(COMMIT, number)]:
-                    raise NotExplorableError(f"operation {number} is rejected in a fault-free run: {marks[-1][1]}")
+                error = str(marks[-1][1])
+                rejected = f"operation {number} is rejected in a fault-free run: {error}"
+                if not self._comes_later(operations) or marks[-2:-1] != [(COMMIT, number)]:
+                    raise NotExplorableError(rejected)
+                self._fault_free.rejections[operations] = error.partition(":")[0]
+                if number not in operations[:-1]:
+                    raise _RejectedLaterError(rejected)
                 kernel = self._after(operations[:-1])
-                self._fault_free.rejections[operations] = str(marks[-1][1]).partition(":")[0]
             self._fault_free.kernels[operations] = kernel
         return self._fault_free.kernels[operations]
+
+    def _comes_later(self, operations: Operations) -> bool:
+        """Say whether the last one can only come after a crash: it is done again, or in another state than at first."""
+        *others, number = operations
+        is_repeated = number in self.first_session and number in self.second_session
+        return number in others or (is_repeated and operations != self.first_session[: len(operations)])
 
     def _run(self, kernel: Kernel, body: Body) -> list[tuple[str, Hashable]]:
         """Run one body to its end on a kernel, and return what it reported."""

@@ -19,7 +19,7 @@ Operations: TypeAlias = tuple[int, ...]
 Oracle: TypeAlias = Callable[[Operations], Hashable]
 """Returns what a reader sees when the operations of these numbers were committed, one after the other."""
 Rejection: TypeAlias = Callable[[Operations], str]
-"""Names the error that rejects the last of these where nothing fails because it was done before, "" if none does."""
+"""Names the error that rejects the last of these in a session after a crash where nothing fails, "" if none does."""
 Difference: TypeAlias = Callable[[Operations], str]
 """Says in words how that differs from what the model has, "" where it does not."""
 Absent: TypeAlias = frozenset[int]
@@ -29,6 +29,10 @@ ALL_THERE: tuple[Absent, ...] = (frozenset(),)
 
 class NoVersionError(Exception):
     """These operations cannot be committed one after the other."""
+
+
+class RejectedLaterError(NoVersionError):
+    """The last of these operations is rejected in a session after a crash, also where nothing fails."""
 
 
 def without(operations: Operations, absent: Absent) -> Operations:
@@ -63,6 +67,8 @@ def last_version_in(
 def _is_version(value: Hashable, begun: Operations, absent: Absent, oracle: Oracle) -> bool:
     try:
         return value == oracle(without(begun, absent))
+    except RejectedLaterError:
+        return False
     except NoVersionError:
         # An operation may need one before it that was rejected.
         if not absent:
@@ -227,7 +233,7 @@ class Judge:
         if not _has_begun_a_commit(node):
             return progress.broken(Property.RECOVERY, process, error)
         begun = [without(progress.begun, absent) for absent in progress.absences]
-        if any(is_rejected_again(error, operations, self._rejection) for operations in begun):
+        if any(is_rejected_later(error, operations, self._rejection) for operations in begun):
             return progress._replace(pending=None)
         return progress.broken(Property.COMMIT, process, error)
 
@@ -294,7 +300,7 @@ class Judge:
         return progress.with_committed(count, (frozenset(position for position in absent if position < count),))
 
 
-def is_rejected_again(error: str, operations: Operations, rejection: Rejection) -> bool:
+def is_rejected_later(error: str, operations: Operations, rejection: Rejection) -> bool:
     """Say whether an error may reject the last of these operations, because it does so where nothing fails."""
     expected = rejection(operations)
     return bool(expected) and error.partition(":")[0] == expected

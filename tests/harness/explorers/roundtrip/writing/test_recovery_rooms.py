@@ -7,6 +7,7 @@ from planted_faults import planted
 from replayed import all_that_replay
 
 from tornproof.harness.common.patch import wrapped
+from tornproof.harness.explorers.roundtrip.parts import part_of
 from tornproof.harness.explorers.roundtrip.writing import recovery_rooms as module
 from tornproof.harness.explorers.roundtrip.writing.recovery_rooms import (
     BYTES,
@@ -14,7 +15,6 @@ from tornproof.harness.explorers.roundtrip.writing.recovery_rooms import (
     EXCESS,
     FOOTER_BYTES,
     failed_controls,
-    problem_of,
     recovery_rooms,
 )
 
@@ -36,7 +36,7 @@ def test_a_writer_that_is_too_careful_has_no_problem_and_one_that_spares_its_rec
     """A control that leaves more room than is needed would try what is no mistake."""
     cases = [case for case in recovery_rooms() if case.kind == f"{next(iter(COMMITS))} {BYTES} {False}"]
     with wrapped(EXCESS, lambda excess: lambda *, pm_bytes, **more: excess(pm_bytes=pm_bytes - spared_bytes, **more)):
-        assert any(problem_of(case) is not None for case in cases[1::2]) is is_found
+        assert any(part_of("rooms").problem_of(case) is not None for case in cases[1::2]) is is_found
 
 
 @pytest.mark.nightly

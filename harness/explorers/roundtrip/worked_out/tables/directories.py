@@ -9,10 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from tornproof.harness.explorers.roundtrip.metadata.usual_records import partition_of
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, ask
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.table import partition_names
 from tornproof.impl.table.metadata_file import PartitionBy
+from tornproof.impl.table.table import Table
 
+PATH = "table"
 DAYS = ("1969-12-31", "1970-01-01", "2019-12-30", "2020-02-29", "2021-01-03", "2024-12-31", "2026-11-27")
 TIMES = (
     *("00:00:00", "07:00:00", "23:00:00", "07:00:30", "07:50:00", "07:50:30", "00:00:01", "00:01:00", "23:59:59"),
@@ -59,6 +63,8 @@ def directories() -> Iterator[Question]:
                     _parts_of,
                     name + suffix,
                 )
+            asked = f"which directory is that of {words}, if the table has no _meta"
+            yield ask("directories", asked, name, _found_without_meta, timestamp, name)
             first, end = interval_of(start, by)
             yield ask("starts", f"the start of {words}", first, partition_names.interval_start, timestamp, **settings)
             yield ask("ends", f"the end of {words}", end, partition_names.interval_end, timestamp, **settings)
@@ -75,6 +81,14 @@ def directories() -> Iterator[Question]:
 
 def _parts_of(name: str) -> tuple[bool, tuple[str, int]]:
     return partition_names.looks_like_partition(name), partition_names.split_name(name)
+
+
+def _found_without_meta(timestamp: int, name: str) -> str:
+    """Return the directory of a partition of a table that has only this one, and says nothing of its intervals."""
+    storage = MemoryStorage()
+    storage.mkdir(PATH)
+    storage.mkdir(f"{PATH}/{name}")
+    return Table(storage=storage, path=PATH, metadata=None).directory_of(partition_of(1, timestamp=timestamp))
 
 
 def _directory(start: np.datetime64, by: PartitionBy) -> str:

@@ -10,7 +10,7 @@ import itertools
 import math
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, TypeAlias
@@ -20,7 +20,7 @@ import pyarrow as pa
 from tornproof.harness.common.patch import Controls, not_noticed
 from tornproof.harness.explorers.roundtrip.conditions.stored_kinds import UNCOUNTED
 from tornproof.harness.explorers.roundtrip.metadata.usual_records import chunk_of, column_of
-from tornproof.impl.chunk.statistics import are_exact, check_bounds, check_counts
+from tornproof.impl.chunk.statistics import are_exact, check_bounds, check_counts, without_older_rows
 from tornproof.impl.errors import CorruptError
 from tornproof.impl.pm.block import Chunk, Statistic
 from tornproof.impl.pm.header import Column
@@ -30,6 +30,8 @@ FILE, NAME, START_BYTES = "data.parquet", "judged", 8000
 BOOLEAN, INT32, INT64, INT96, FLOAT, DOUBLE, BYTE_ARRAY, FIXED = range(8)
 INTEGERS = (INT32, INT64)
 BINARY, IPV4, VARCHAR = 18, 25, 26
+NEVER_NULL = (1, 2, 3, 4)
+"""BOOLEAN, BYTE, SHORT and CHAR, of which some servers count rows as nulls that are older than the column."""
 OWN_ID, NO_ID = 3, -1
 """Of a column of a server, and of another writer, whose dictionary may have texts that no row has."""
 MANY = 70
@@ -55,6 +57,7 @@ class Ordered:
     fixed_bytes: int = 0
     is_ordered: bool = True
     id: int = OWN_ID
+    is_required: bool = False
 
     @property
     def unordered(self) -> tuple[Any, ...]:
@@ -65,7 +68,7 @@ class Ordered:
     def column(self) -> Column:
         """The column."""
         own = {"name": NAME, "id": self.id, "fixed_byte_len": self.fixed_bytes}
-        return column_of(self.type, self.physical, max_def_level=1, **own)
+        return column_of(self.type, self.physical, max_def_level=int(not self.is_required), **own)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,12 +123,15 @@ class Judged:
 @functools.cache
 def judged_statistics() -> tuple[Judged, ...]:
     """Return all statistics, always in the same order."""
-    return tuple(each for of in types() for each in (*_counts(of), *_bounds(of), *_many(of), *_texts(of)))
+    of_types = (each for of in types() for each in (*_counts(of), *_bounds(of), *_many(of), *_texts(of)))
+    short = Ordered("SHORT", 3, INT32, pa.int32(), (-7, 0, 9), _packed("<i"))
+    return (*of_types, *(each for of in (short, *types()) for each in _older_rows(of)))
 
 
 def problem_of(case: Judged) -> str | None:
     """Say what is wrong with how statistics are judged, alone and with many others; None if nothing is."""
-    found, array = "", case.array
+    found = ""
+    array = without_older_rows(case.array, case.type.column, case.chunk)
     try:
         check_counts(array, case.type.column, case.chunk, file=FILE)
         check_bounds(array, case.type.column, case.chunk, file=FILE)
@@ -143,6 +149,7 @@ def failed_controls() -> Iterator[str]:
     statistics = "tornproof.impl.chunk.statistics"
     controls: Controls = (
         ("any counts are right", f"{__name__}:check_counts", lambda *_, **__: None, "and should be NULL_COUNT"),
+        ("no row is older", f"{__name__}:without_older_rows", lambda values, *_: values, "NULL_COUNT is wrong"),
         ("no value is below a bound", f"{statistics}:extremes_of", lambda *_: (None, None), "and should be M"),
         ("every bound is a truncated text", f"{statistics}:_is_truncation", lambda *_: True, "nothing is wrong"),
         ("errors have no place", f"{statistics}:CorruptError", _without_place, "is said of another place"),
@@ -271,6 +278,28 @@ def _many(of: Ordered) -> Iterator[Judged]:
         for said in ((low, high), (middle, high), (low, middle), (high, low)):
             if values:
                 yield _judged(of, values * MANY, *((each, True) for each in said))
+
+
+def _older_rows(of: Ordered) -> Iterator[Judged]:
+    """Yield numbers of a required column, of which the first are counted as nulls and may be 0, with bounds of some."""
+    low, middle, high = of.values
+    if not isinstance(low, (int, float)):
+        return
+    required = replace(of, name=f"required {of.name}", is_required=True)
+    zero = type(low)()
+    for values in itertools.product(dict.fromkeys((zero, low, middle, high)), repeat=2):
+        values += (high,)
+        for count in range(len(values) + 2):
+            may_be_older = of.type in NEVER_NULL and not any(values[:count]) and count <= len(values)
+            for said in dict.fromkeys(_outermost(of, bounded) for bounded in (values, values[count:])):
+                case = _judged(required, values[count:] if may_be_older else values, *said)
+                wrong = case.field if may_be_older or not count else "NULL_COUNT"
+                yield replace(case, values=values, more_nulls=count, field=wrong)
+
+
+def _outermost(of: Ordered, values: Sequence[Any]) -> tuple[tuple[Any, bool] | None, tuple[Any, bool] | None]:
+    """Return the exact bounds of values; None twice if there are none."""
+    return ((min(values, key=of.key), True), (max(values, key=of.key), True)) if values else (None, None)
 
 
 def _texts(of: Ordered) -> Iterator[Judged]:

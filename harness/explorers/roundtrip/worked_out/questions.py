@@ -27,6 +27,7 @@ from tornproof.harness.explorers.roundtrip.worked_out.parquet import (
     histograms,
     new_encodings,
     page_indexes,
+    shared_prefixes,
     symbol_keys,
     thrift_footers,
 )
@@ -141,6 +142,7 @@ GENERATORS = (
     found_generations.found_generations,
     new_encodings.new_encodings,
     flat_footers.flat_files,
+    shared_prefixes.shared_prefixes,
 )
 """Of all questions, which are always in the same order."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,10 +26,10 @@ _OF_PATHS = frozenset(dir(MemoryStorage))
 _NOT_WHEN_CLOSED = frozenset(
     {
         *("map", "try_lock", "unlock", "fsync", "fdatasync"),
-        *("load_u64", "load_u32", "store_u64", "store_u32", "read", "msync"),
+        *("load_u64", "load_u32", "store_u64", "store_u32", "read", "view", "msync"),
     }
 )
-NOTHING_OPEN = "nothing is open"
+NOTHING_OPEN, BUG = "nothing is open", "a bug of the caller"
 _PATHS = ("a", "b", "d", "e", "d/a", "d/b", "d/e", "d/e/a", "e/a", "a/b", "missing/a")
 _LOOKED_AT = (*_PATHS, ".", "..", "", "d/..", "d/./a", "d//b", "../a", "d/e/../b", "d/")
 _OFTEN = ("open_for_writing", "open_for_reading", "pwrite", "map", "mkdir")
@@ -75,8 +76,12 @@ ARGUMENTS: dict[str, tuple[Draw, ...]] = {
     **dict.fromkeys(("load_u64", "load_u32"), (_INDEX, _WORD)),
     **dict.fromkeys(("store_u64", "store_u32"), (_INDEX, _WORD, _number(1 << 32))),
     "read": (_INDEX, _OFFSET, _OFFSET),
+    "view": (_INDEX, _OFFSET, _OFFSET, _one_of((False, True))),
 }
-"""The calls, each of which must be answered without an error at least once, and what is drawn for each argument."""
+"""The calls, each of which must be answered without an error at least once, and what is drawn for each argument.
+
+The last one of a view says whether its block ends with an error.
+"""
 
 
 def drawn(chance: np.random.Generator) -> list[Call]:
@@ -118,7 +123,7 @@ class Session:
             answer = self._make(name, [_MODES.get(each, each) for each in arguments])
             self.answered[name] += answer != NOTHING_OPEN
         except AssertionError:
-            answer = "a bug of the caller"
+            answer = BUG
         except Exception as error:
             if is_of_machine(error):
                 raise
@@ -134,7 +139,7 @@ class Session:
             return NOTHING_OPEN
         receiver = opened[number % len(opened)]
         if receiver in self.closed and name in _NOT_WHEN_CLOSED:
-            return "a bug of the caller"
+            return BUG
         match name, rest:
             case (("close" | "unmap"), _):
                 self.closed.append(receiver)
@@ -143,9 +148,19 @@ class Session:
                 return "mapped"
             case "pwrite", [content, offset_bytes]:
                 return receiver.pwrite(bytes.fromhex(content), offset_bytes)
+            case "view", [*of, is_failing]:
+                return self._view(receiver, *of, is_failing=is_failing)
             case (("try_lock" | "unlock"), [*modes, offset_bytes, size_bytes]):
                 return getattr(receiver, name)(*modes, offset_bytes=offset_bytes, size_bytes=size_bytes)
         return getattr(receiver, name)(*rest)
+
+    def _view(self, mapping: Mapping, *of: int, is_failing: bool) -> bytes:
+        seen = b""
+        with suppress(_BlockError), mapping.view(*of) as lease:
+            seen = bytes(lease)
+            if is_failing:
+                raise _BlockError
+        return seen
 
     def _make_at(self, name: str, paths: list[Any]) -> object:
         if name == "link_symbolically":
@@ -166,9 +181,18 @@ class Session:
             Path(path).unlink()
             Path(path).symlink_to(target_path)
 
-    def close(self) -> None:
-        """Close and release all that is open."""
-        for file in self.files:
-            file.close()
-        for mapping in self.mappings:
-            mapping.unmap()
+    def close(self) -> list[str]:
+        """Close and release all that is open; return what that is for each: done, or a bug of the caller."""
+        return [_ended(end) for end in (*(file.close for file in self.files), *(each.unmap for each in self.mappings))]
+
+
+class _BlockError(Exception):
+    """What a block raises that uses a view."""
+
+
+def _ended(end: Callable[[], None]) -> str:
+    try:
+        end()
+    except AssertionError:
+        return BUG
+    return "done"

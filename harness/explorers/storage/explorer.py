@@ -157,8 +157,9 @@ def difference(calls: Sequence[Call], scratch: str, answered: Counter[str] | Non
     """
     before = _descriptor_count()
     found = _different_answer(calls, scratch, answered)
+    # Fewer are left if what an earlier sequence could not close is collected meanwhile.
     left_count = _descriptor_count() - before
-    return found or (f"{left_count} descriptors stay open" if left_count else None)
+    return found or (f"{left_count} descriptors stay open" if left_count > 0 else None)
 
 
 def _descriptor_count() -> int:
@@ -176,6 +177,8 @@ def _different_answer(calls: Sequence[Call], scratch: str, answered: Counter[str
                 return None
             if (answer := real.answer(call)) != expected:
                 return f"{_in_words(call)} answers '{answer}', and simulated files '{expected}'"
+        if (closed := real.close()) != (expected_ends := simulated.close()):
+            return f"what is open is closed with {closed} instead of {expected_ends}"
         if simulated.storage.counters() != real.storage.counters():
             return f"the counters are {real.storage.counters()}, and of simulated files {simulated.storage.counters()}"
         kept, expected_files = _files_below(Path(real.root)), dict(memory.image().files)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from tornproof.harness.replay import replay_finding
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.errors import StorageError
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
+from tornproof.impl.storage.operating_system_file import _MappedFile
 
 UNUSABLE = ("x" * 256, "\0", "\ud800", "d/\ud800")
 
@@ -75,7 +78,7 @@ def test_each_control_is_noticed_and_with_a_blind_comparison_none_is(
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(("name", "calls_max"), [*zip(CONTROLS, (2, 3, 4, 3, 3), strict=True)])
+@pytest.mark.parametrize(("name", "calls_max"), [*zip(CONTROLS, (2, 3, 5, 3, 3), strict=True)])
 def test_what_differs_is_a_finding_of_the_calls_that_are_needed(name: str, calls_max: int, tmp_path: Path) -> None:
     place, broken = CONTROLS[name]
     with replaced(f"{STORAGE}:{place}", broken):
@@ -128,6 +131,21 @@ def test_a_mistake_below_the_open_file_is_found_too(tmp_path: Path) -> None:
         (finding,) = explore_storage(200, 0, str(tmp_path)).findings
     assert finding.evidence[CALLS][-1][0] == "listdir" and len(finding.evidence[CALLS]) == 3
     assert [*tmp_path.iterdir()] == []
+
+
+def test_a_view_that_does_not_end_with_its_block_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def view(mapping: _MappedFile, size_bytes: int, offset_bytes: int) -> Iterator[memoryview]:
+        mapping._lease_count += 1
+        yield mapping._range(size_bytes, offset_bytes)
+        mapping._lease_count -= 1
+
+    beginning = [["open_for_writing", "a", "NEW"], ["pwrite", 0, "00" * 8, 0], ["map", 0, 8]]
+    answers = {is_failing: [*beginning, ["view", 0, 8, 0, is_failing]] for is_failing in (False, True)}
+    assert all(difference(calls, str(tmp_path)) is None for calls in answers.values())
+    monkeypatch.setattr(_MappedFile, "view", view)
+    assert difference(answers[False], str(tmp_path)) is None
+    assert "closed with ['done', 'a bug of the caller']" in str(difference(answers[True], str(tmp_path)))
 
 
 def test_what_real_files_count_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -12,8 +12,12 @@ from tornproof.harness.common.copies import open_writer_of_copy
 from tornproof.harness.explorers.model_based.files import Process
 from tornproof.harness.simulator.filesystem.faulty import Fault
 from tornproof.harness.simulator.filesystem.image import DiskImage
-from tornproof.harness.simulator.filesystem.intercept import STEPS, CallKind
+from tornproof.harness.simulator.filesystem.intercept import STEPS, Call, CallKind
+from tornproof.harness.simulator.filesystem.kernel import Kernel
+from tornproof.harness.simulator.filesystem.kernel_calls import apply
 from tornproof.harness.simulator.filesystem.memory import Killed, MemoryStorage
+from tornproof.harness.simulator.persistence.legal_disks import legal_disks
+from tornproof.harness.simulator.persistence.models import B
 from tornproof.impl.errors import RowsRejectedError
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.storage.interface import OpenMode, ReadableStorage, Storage
@@ -139,6 +143,22 @@ def rows_in(storage: MemoryStorage, path: str) -> list[tuple[int, Any]]:
         for batch in open_snapshot(open_table(storage, path)).batches()
         for row in zip(batch.column(0).cast(pa.int64()).to_pylist(), batch.column(1).to_pylist(), strict=True)
     ]
+
+
+def disks_of_power_cuts(kernel: Kernel, calls: Sequence[Call]) -> Iterator[tuple[int, Call, DiskImage]]:
+    """Make calls, and yield after which each disk may be left that was not yielded before.
+
+    On such a disk each file is what it was at one time.
+    """
+    seen = set[object]()
+    for number, call in enumerate(calls, start=1):
+        if call.kind is not CallKind.CLOCK:
+            apply(kernel, 0, call)
+        for picked in legal_disks(kernel, B) if call.kind in STEPS else ():
+            identity = picked.disk.identity()
+            if identity not in seen:
+                seen.add(identity)
+                yield number, call, picked.disk.kernel().image()
 
 
 def _version_of(storage: ReadableStorage, path: str) -> int:

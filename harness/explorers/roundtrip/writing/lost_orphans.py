@@ -18,6 +18,7 @@ from tornproof.harness.common.patch import Controls, not_noticed, original_of
 from tornproof.harness.common.whose_error import errors_as_problems, needed
 from tornproof.harness.explorers.roundtrip.writing.kills import (
     Rows,
+    disks_of_power_cuts,
     left_by_last_kill,
     reported,
     rows_in,
@@ -27,12 +28,9 @@ from tornproof.harness.explorers.roundtrip.writing.kills import (
 from tornproof.harness.simulator.filesystem.faulty import FaultyStorage
 from tornproof.harness.simulator.filesystem.file_state import FileState
 from tornproof.harness.simulator.filesystem.image import DiskImage
-from tornproof.harness.simulator.filesystem.intercept import STEPS, Call, CallKind
+from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 from tornproof.harness.simulator.filesystem.kernel import Kernel
-from tornproof.harness.simulator.filesystem.kernel_calls import apply
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
-from tornproof.harness.simulator.persistence.legal_disks import legal_disks
-from tornproof.harness.simulator.persistence.models import B
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.storage.interface import Storage
 from tornproof.impl.table.partition import PM_FILE, ResolvedPartition
@@ -42,7 +40,7 @@ from tornproof.impl.write.writer_options import WriterOptions
 
 PROPERTY = "a committed version outlives power cuts in the recovery from a commit that never reached the disk"
 PATH = "lost"
-RECOVERY = "tornproof.impl.write.recovery"
+RECOVERY, APPLY = "tornproof.impl.write.recovery", f"{disks_of_power_cuts.__module__}:apply"
 STORED = f"store a word of {PATH}/2024-01-01.0/_pm, "
 """After which call a disk is wrong where the size is published before what it counts."""
 OPTIONS = WriterOptions(row_group_row_count_max=1, rewrite_unused_ratio=1_000.0)
@@ -76,25 +74,16 @@ def problem_of(case: LostOrphan) -> str | None:
     committed, left = _images(case.count)
     storage = FaultyStorage(MemoryStorage.of(left))
     recover_for_writing(storage, open_table(storage, PATH))
-    kernel, seen = _cached(committed, left), set[object]()
-    for number, call in enumerate(storage.calls, start=1):
-        if call.kind is CallKind.CLOCK:
-            continue
-        apply(kernel, 0, call)
-        if call.kind in STEPS:
-            for picked in legal_disks(kernel, B):
-                identity = picked.disk.identity()
-                if identity not in seen:
-                    seen.add(identity)
-                    problem = _problem_of_disk(picked.disk.kernel().image())
-                    if problem is not None:
-                        return f"if the power fails after call {number}, {call.kind} of {call.path}, {problem}"
+    for number, call, disk in disks_of_power_cuts(_cached(committed, left), storage.calls):
+        problem = _problem_of_disk(disk)
+        if problem is not None:
+            return f"if the power fails after call {number}, {call.kind} of {call.path}, {problem}"
     return None
 
 
 def failed_controls() -> Iterator[str]:
     """Yield what is not noticed of recoveries that write only what is new, sync no data, or write in another order."""
-    apply_call = original_of(f"{__name__}:apply")
+    apply_call = original_of(APPLY)
     recover = original_of(f"{__name__}:recover_for_writing")
     publish, restate = original_of(f"{RECOVERY}:publish"), original_of(f"{RECOVERY}:_restate")
 
@@ -123,8 +112,8 @@ def failed_controls() -> Iterator[str]:
         spoil(storage, PATH)
 
     controls: Controls = (
-        ("only what is new is written", f"{__name__}:apply", only_behind),
-        ("no data are synced", f"{__name__}:apply", without_syncs),
+        ("only what is new is written", APPLY, only_behind),
+        ("no data are synced", APPLY, without_syncs),
         ("what is published is written later, before one sync", f"{RECOVERY}:_republish", publish_before, STORED),
         ("the name is lost", f"{__name__}:recover_for_writing", recover_and_spoil, "verify reports"),
         ("rows are lost", f"{__name__}:rows_in", lambda *_: [], "the rows are"),

@@ -21,13 +21,16 @@ from tornproof.harness.explorers.roundtrip.metadata.column_version_files import 
     OTHERS,
     Entry,
 )
-from tornproof.harness.explorers.roundtrip.worked_out.question import Question, ask
-from tornproof.harness.explorers.roundtrip.writing.kills import table_of, table_of_rows
+from tornproof.harness.explorers.roundtrip.worked_out.question import Question, ask, outcome_of
+from tornproof.harness.explorers.roundtrip.writing.kills import disks_of_power_cuts, table_of, table_of_rows
+from tornproof.harness.simulator.filesystem.faulty import FaultyStorage
 from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.kernel import Kernel
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.layout.txn import TransactionRecord
 from tornproof.impl.repair.repair import repair_table
+from tornproof.impl.storage.interface import Storage
 from tornproof.impl.table.table import open_table
 from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.verify.verify import verify_table
@@ -70,6 +73,15 @@ def column_tops() -> Iterator[Question]:
         before = (*((DAYS[0], GONE + number, 6, 1) for number in range(count)), *OWN["one row"])
         name = f"`_cv` of {count} columns that are gone, after rows of day 1 are written"
         yield ask("column tops", name, _expected(before, (), DAYS[1:2]), _after, before, (), DAYS[1:2])
+    for words, dropped, written in (
+        ("all rows, and others of the last", (), DAYS[1:3]),
+        ("one row", DAYS[:1], DAYS[1:2]),
+        ("no row", DAYS[2:3], ()),
+    ):
+        before = ((OTHERS, VALUE, 3, DAYS[2]), *BESIDE, *OWN[words])
+        name = f"`_cv` at any time of a commit and after any power cut in it, older than which was {words} of day 1"
+        versions = [(VERSION, sorted(before), "sound"), _expected(before, dropped, written)]
+        yield ask("column tops", name, versions, _met, before, dropped, written)
     for (words, own), (how, restored) in itertools.product(OWN.items(), RECOVERIES.items()):
         before, name = (*BESIDE, *own), f"`_cv` of a killed commit, older than which is {words} of day 1, after {how}"
         yield ask("column tops", name, (VERSION, sorted(before), "sound"), _restored, before, restored)
@@ -100,13 +112,29 @@ def _expected(before: Entries, dropped: Sequence[int], written: Sequence[int]) -
 
 def _after(before: Entries, dropped: Sequence[int], written: Sequence[int]) -> tuple[Any, ...]:
     storage = MemoryStorage.of(_image(before))
+    _commit(storage, dropped, written)
+    return _left(storage)
+
+
+def _commit(storage: Storage, dropped: Sequence[int], written: Sequence[int]) -> None:
     with open_writer_of_copy(storage, PATH) as writer:
         for day in dropped:
             writer.drop_partition(day)
         if written:
             writer.write(table_of([(day + 9, 9) for day in written], writer.schema))
         writer.commit()
-    return _left(storage)
+
+
+def _met(before: Entries, dropped: Sequence[int], written: Sequence[int]) -> list[tuple[Any, ...]]:
+    """Return what a reader or a power cut at any time of a commit may meet: each version once, in their order."""
+    image = _image(before)
+    storage, found = FaultyStorage(MemoryStorage.of(image)), list[tuple[Any, ...]]()
+    _commit(storage, dropped, written)
+    for _, _, disk in disks_of_power_cuts(Kernel.of(image), storage.calls):
+        met = outcome_of(functools.partial(_committed, MemoryStorage.of(disk)))
+        if met not in found:
+            found.append(met)
+    return found
 
 
 def _restored(before: Entries, recover: Callable[[MemoryStorage], object]) -> tuple[Any, ...]:
@@ -120,13 +148,17 @@ def _restored(before: Entries, recover: Callable[[MemoryStorage], object]) -> tu
 
 def _left(storage: MemoryStorage) -> tuple[Any, ...]:
     """Return the version in `_cv`, its entries, and what is wrong."""
+    committed, (newest, *_) = _committed(storage), HEADER.unpack_from(storage.image().files[f"{PATH}/{FILE}"])
+    return committed if newest == committed[0] else (newest, "another version than that in `_txn`")
+
+
+def _committed(storage: MemoryStorage) -> tuple[Any, ...]:
+    """Return the version that belongs to the committed record, its entries, and what is wrong."""
     table, content = open_table(storage, PATH), storage.image().files[f"{PATH}/{FILE}"]
-    version, *places = HEADER.unpack_from(content)
-    offset, size_bytes = places[2 * (version % 2) :][:2]
-    entries = [*ENTRY.iter_unpack(content[offset : offset + size_bytes])]
-    if version != table.transaction().record.column_version:
-        return version, entries, "another version than that in `_txn`"
+    version = table.transaction().record.column_version
+    offset, size_bytes = HEADER.unpack_from(content)[1 + 2 * (version % 2) :][:2]
     problems = verify_table(table).all_problems
+    entries = [*ENTRY.iter_unpack(content[offset : offset + size_bytes])]
     return version, entries, str(problems[0]) if problems else "sound"
 
 

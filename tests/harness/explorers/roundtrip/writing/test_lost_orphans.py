@@ -9,6 +9,7 @@ import pytest
 from replayed import first_that_replays
 
 from tornproof.harness.common.patch import wrapped
+from tornproof.harness.explorers.roundtrip.writing import kills
 from tornproof.harness.explorers.roundtrip.writing import lost_orphans as module
 from tornproof.harness.explorers.roundtrip.writing.kills import rows_in
 from tornproof.harness.explorers.roundtrip.writing.lost_orphans import FIRST, PATH, failed_controls, lost_orphans
@@ -46,5 +47,5 @@ def test_a_blind_look_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_look_only_after_syncs_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "STEPS", frozenset({CallKind.FDATASYNC, CallKind.FSYNC, CallKind.MSYNC}))
+    monkeypatch.setattr(kills, "STEPS", frozenset({CallKind.FDATASYNC, CallKind.FSYNC, CallKind.MSYNC}))
     assert "what is published is written later, before one sync: not noticed" in [*failed_controls()]

@@ -14,8 +14,11 @@ from typing import Any, TypeAlias
 
 from tornproof.harness.common.patch import Controls, not_noticed, replaced
 from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import (
+    EXTERNAL_BLOOMS,
     FIRST_BYTE,
     GROUP_ROWS,
+    INLINED_BLOOMS,
+    SORTED_BY_TIMESTAMP,
     THRIFT_BYTES,
     WORD_BYTES,
     Draft,
@@ -46,6 +49,8 @@ BEHIND = ((0, 100), (1, 8), (8, 1), (100, 0))
 
 Counted: TypeAlias = dict[str, int]
 """Numbers of a report by their names."""
+Filters: TypeAlias = dict[int, tuple[int, int]]
+"""Where filters of row groups are, as a draft has them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +73,7 @@ class Chain:
 @functools.cache
 def chains() -> tuple[Chain, ...]:
     """Return all chains, always in the same order."""
-    return (*_grown(), *_with_orphans(), *_broken(), *_overlapping(), *_replaced(), *_tokens())
+    return (*_grown(), *_with_orphans(), *_broken(), *_overlapping(), *_replaced(), *_tokens(), *_restated())
 
 
 def problem_of(chain: Chain) -> str | None:
@@ -234,3 +239,24 @@ def _tokens() -> Iterator[Chain]:
             counted={"generations": 2, "orphans": 0, "dead_bytes": 0} if step < 0 else None,
             field="" if step < 0 else "PARQUET_FOOTER_OFFSET",
         )
+
+
+def _restated() -> Iterator[Chain]:
+    """Yield chains of two generations of one token, of which each refers to some filters; both must refer to the same.
+
+    Of filters in data.parquet there may be none, of those in the file the older generation has one for each row group.
+    """
+    of_data: tuple[Filters, ...] = ({}, {0: (FIRST_BYTE, 32)}, {0: (FIRST_BYTE, 64)}, {2: (FIRST_BYTE, 32)})
+    of_file: tuple[Filters, ...] = (dict.fromkeys(GROUPS, (0, 0)), {}, {1: (0, 0)}, dict.fromkeys(GROUPS[:2], (0, 0)))
+    for bits, bitsets, filters in ((EXTERNAL_BLOOMS, (), of_data), (INLINED_BLOOMS, tuple(GROUPS), of_file)):
+        for before, after in itertools.product(filters, repeat=2):
+            flags = SORTED_BY_TIMESTAMP | bits
+            older = generation(4, flags=flags, bitsets=bitsets, blooms=before)
+            newest = generation(4, older, (), flags=flags, blooms=after)
+            yield Chain(
+                name=f"a generation with the filters {after} that repeats the token of one with {before}",
+                kind="restated",
+                content=newest.encoded(),
+                token=newest.token,
+                field="" if before == after else "PARQUET_FOOTER_OFFSET",
+            )

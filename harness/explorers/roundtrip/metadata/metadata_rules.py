@@ -400,8 +400,25 @@ def _of_records() -> Iterator[Rule]:
         ),
     ):
         yield Rule(name=name, change=change, field=field)
+    yield from _of_cut_references()
     for group in GROUPS:
         yield from _of_chunk_records(group)
+
+
+def _of_cut_references() -> Iterator[Rule]:
+    """Yield footers that end within their references to filters, or before these."""
+    for (where, bits, reference_bytes), columns in itertools.product(
+        (("the file", INLINED_BLOOMS, 4), ("data.parquet", EXTERNAL_BLOOMS, 16)), ((0,), (0, 3), (0, 1, 2, 3))
+    ):
+        whole = reference_bytes * len(columns) * len(GROUPS)
+        for missing in sorted({0, 1, reference_bytes, whole - 1}):
+            yield Rule(
+                name=f"references to filters of {len(columns)} columns in {where} that lack {missing} bytes",
+                change=_draft(
+                    flags=SORTED_BY_TIMESTAMP | bits, bloom_columns=columns, references=bytes(whole - missing)
+                ),
+                field="row_group_count" if missing else "",
+            )
 
 
 def _of_chunk_records(group: int) -> Iterator[Rule]:

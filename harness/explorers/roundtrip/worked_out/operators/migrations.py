@@ -51,7 +51,7 @@ from tornproof.impl.layout.parquet import DATA_FILE, MAGIC, FooterForm
 from tornproof.impl.migrate.chunks import chunk_of
 from tornproof.impl.migrate.convert import ConversionMode, convert
 from tornproof.impl.migrate.json_rules import JsonError, parse_json
-from tornproof.impl.migrate.partition_migration import Converted, convert_partition
+from tornproof.impl.migrate.partition_migration import Converted, check_unchanged, convert_partition
 from tornproof.impl.migrate.partition_publish import UNFINISHED_SUFFIX
 from tornproof.impl.migrate.plain_file import migrate_file
 from tornproof.impl.migrate.plan import Migration, Outcome, PartitionMigration
@@ -103,6 +103,13 @@ LARGE = {
 LARGE_NUMBERS = ((1 << 31) - 1, 1 << 31, 1 << 32, (1 << 40) + 7)
 MIN_VALUE = 6
 """The field of Parquet's statistics."""
+BEHIND_DATA = {
+    "no bytes": b"",
+    "a byte": b"\0",
+    "a page and more": bytes(5_000),
+    "another footer": bytes(4) + struct.pack("<I", 4) + MAGIC,
+}
+"""What writers that were killed, or that go on, leave in data.parquet behind what is committed."""
 _OTHERS: tuple[Any, ...] = (None, {}, [1], [[]], "x")
 """What is no list of columns."""
 
@@ -204,14 +211,24 @@ def conversions() -> Iterator[Question]:
     ):
         files = {**image.files, **contents}
         table = DiskImage.of_files({name: each for name, each in files.items() if each is not None})
-        yield ask("conversions", f"a migration of a partition with {words}", expected, _converted, table, path)
+        for (what, behind), is_late in itertools.product(BEHIND_DATA.items(), (False, True)):
+            when = "come meanwhile" if is_late else "are"
+            name = f"a migration of a partition with {words}, where {what} {when} behind its data"
+            yield ask("conversions", name, expected, _converted, table, path, behind, is_late=is_late)
 
 
-def _converted(image: DiskImage, path: str) -> str:
-    table = open_table(image, path)
-    partition = the_only(table.transaction().partitions)
-    found = convert_partition(table, partition, ConversionMode.TOOL, keeps_sound=True)
+def _converted(image: DiskImage, path: str, behind: bytes, *, is_late: bool) -> str:
+    """Return what is made of a partition, with bytes behind its data that no version counts, maybe once it was read."""
+    file = the_only(each for each in image.files if each.endswith(DATA_FILE))
+    storage = MemoryStorage.of(image if is_late else image.with_file(file, image.files[file] + behind))
+    table = open_table(storage, path)
+    transaction = table.transaction()
+    found = convert_partition(table, the_only(transaction.partitions), ConversionMode.TOOL, keeps_sound=True)
+    if is_late:
+        with storage.open_for_writing(file) as data:
+            data.pwrite(behind, data.size_bytes())
     if isinstance(found, Converted):
+        check_unchanged(table, found, transaction.version)
         return "made"
     return "left to recover" if "tornproof recover" in found.reason else found.outcome.value
 

@@ -117,6 +117,7 @@ GENERATORS = (
     symbol_keys.adopted_keys,
     symbol_keys.left_indexes,
     symbol_keys.withdrawn_symbols,
+    symbol_keys.index_sequences,
     unordered_rows.unordered_rows,
     page_indexes.page_indexes,
     page_indexes.pages_without_values,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, NoReturn
 
@@ -43,6 +43,8 @@ PATH = "table"
 SYMBOLS = {"s": ("a", "bb", "c"), "t": ("x", "y", "z")}
 COUNTS, FEWER = struct.pack("<4i", 3, 3, 3, 3), struct.pack("<4i", 2, 2, 3, 3)
 """Of the symbols of both columns in `_txn`, and with one less of the first."""
+SEQUENCES = struct.Struct("<xq20xq")
+"""The start of an index: its sequence, and the same again."""
 GROUP_COUNT = 3
 DAY = 86_400_000_000
 Files = Mapping[str, bytes]
@@ -209,6 +211,38 @@ def _commit_symbol(storage: MemoryStorage) -> None:
     with open_writer_of_copy(storage, PATH) as writer:
         _write_symbols(writer, "new")
         writer.commit()
+
+
+def index_sequences() -> Iterator[Question]:
+    """Yield commits of one symbol each, and by how much the sequence of an index, which is there twice, then grows.
+
+    A server that has an index open takes it for unchanged as long as that number is the same.
+    """
+    for count, is_one_process in itertools.product(range(1, 4), (True, False)):
+        for symbols in itertools.product(("a", None, "new", "other"), repeat=count):
+            grown = [int(each in ("new", "other") and each not in symbols[:at]) for at, each in enumerate(symbols)]
+            expected = [[each, each] * len(SYMBOLS) for each in grown]
+            by = "one process" if is_one_process else "a process each"
+            words = f"by how much commits of {symbols}, by {by}, raise the sequences of indexes"
+            yield ask("symbol keys", words, expected, _raised_sequences, symbols, is_one_process=is_one_process)
+
+
+def _raised_sequences(symbols: Sequence[str | None], *, is_one_process: bool) -> list[list[int]]:
+    """Return for each commit by how much both numbers of each index grow."""
+    storage = MemoryStorage.of(_written(Codec.UNCOMPRESSED))
+    seen = [_sequences(storage)]
+    for portion in [symbols] if is_one_process else [[each] for each in symbols]:
+        with open_writer_of_copy(storage, PATH) as writer:
+            for symbol in portion:
+                _write_symbols(writer, symbol)
+                writer.commit()
+                seen.append(_sequences(storage))
+    return [[after - before for before, after in zip(*pair, strict=True)] for pair in itertools.pairwise(seen)]
+
+
+def _sequences(storage: MemoryStorage) -> list[int]:
+    files = storage.image().files
+    return [number for name in SYMBOLS for number in SEQUENCES.unpack_from(files[f"{PATH}/{name}.k"])]
 
 
 def _adopted(place: int | None) -> Any:

@@ -1,6 +1,6 @@
 import pytest
 
-from tornproof.harness.systems.server.client import Address, address_of
+from tornproof.harness.systems.server.client import Address, NoAnswerError, address_of, wait
 from tornproof.impl.errors import UsageError
 
 
@@ -27,3 +27,14 @@ def test_an_address_is_a_url_without_a_password() -> None:
 def test_what_is_no_address_is_rejected(url: str) -> None:
     with pytest.raises(UsageError, match="--server: "):
         address_of(url, {})
+
+
+def test_what_takes_too_long_is_said_as_it_is_at_the_end() -> None:
+    state = ["at first"]
+
+    def is_done() -> bool:
+        state[0] = "at the end"
+        return False
+
+    with pytest.raises(NoAnswerError, match="at the end after 0 s"):
+        wait(is_done, 0, lambda: state[0])

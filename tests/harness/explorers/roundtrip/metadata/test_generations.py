@@ -122,3 +122,16 @@ def test_a_mismatch_names_the_generation_and_the_first_byte() -> None:
         generation_count=2,
         mismatches=(Mismatch(generation_end_bytes=len(data), offset_bytes=position.checksum_offset),),
     )
+
+
+@pytest.mark.parametrize("longer", [True, False])
+def test_a_comparison_that_is_blind_to_one_kind_of_end_fails_the_control(
+    longer: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = generations._first_difference
+
+    def blind(encoded: bytes, content: bytes) -> int | None:
+        return None if encoded != content and (len(encoded) > len(content)) is longer else seen(encoded, content)
+
+    monkeypatch.setattr(generations, "_first_difference", blind)
+    assert "too early or too late" in generations.failed_controls(pm.chain_of(10_000), file=pm.FILE)[0]

@@ -10,7 +10,7 @@ from depth import sampled
 from replayed import first_findings, replayed
 
 from tornproof.harness.common.verdict import Verdict
-from tornproof.harness.explorers.roundtrip.parquet.edited_footers import edited_footers, problem_of
+from tornproof.harness.explorers.roundtrip.parquet.edited_footers import _some_groups, edited_footers, problem_of
 from tornproof.impl.parquet.footer import FooterParts
 
 
@@ -48,3 +48,8 @@ def test_other_parts_are_findings_that_replay(
 def test_row_groups_whose_filters_and_indexes_are_not_counted_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tornproof.impl.parquet.footer.sum", lambda _: 0, raising=False)
     assert {each.kind for each in edited_footers() if problem_of(each)} == {"facts"}
+
+
+def test_lists_of_each_form_of_length_are_edited() -> None:
+    """A length is in the head of a list up to 14, in one byte up to 127, and then in two."""
+    assert {0, 1, 2, 3, 14, 15, 16, 130} <= {*map(len, _some_groups())}

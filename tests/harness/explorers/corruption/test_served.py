@@ -18,6 +18,7 @@ from tornproof.harness.explorers.corruption.catalogue import listed
 from tornproof.harness.explorers.corruption.judge import FOUND, Judge, Outcome
 from tornproof.harness.explorers.corruption.plan import Again, Kind, damage_of, evidence_of
 from tornproof.harness.explorers.corruption.served import (
+    ENTRY,
     INDEXED,
     LATE,
     OLDER_COUNT,
@@ -25,10 +26,11 @@ from tornproof.harness.explorers.corruption.served import (
     ROW_COUNT,
     SIZE,
     WIDTHS_BYTES,
+    WORD,
     _suffix,
     served_image,
 )
-from tornproof.harness.explorers.corruption.served_changes import served_files
+from tornproof.harness.explorers.corruption.served_changes import _of_positions, _of_versions, served_files
 from tornproof.harness.replay import replay_finding
 from tornproof.harness.systems.workload import MADE_PATH, made_image
 from tornproof.impl.table.table import open_table
@@ -131,3 +133,12 @@ def test_a_finding_replays(made: Judge) -> None:
     assert replay_finding(finding, made.image, MADE_PATH) is Verdict.VALID
     with wrapped(f"{INDEXES}:_difference", lambda _: lambda *_: None):
         assert replay_finding(finding, made.image, MADE_PATH) is Verdict.INVALID
+
+
+def test_what_is_changed_by_the_least_is_changed_by_no_more() -> None:
+    """Ends that are further away, and areas that are no whole entries, are found by checks that are wrong by less."""
+    positions = b"".join(map(WORD.pack, (0, 3, 6, 9)))
+    assert f"end 3 is {9 + 1}" in {name for _, name, _ in _of_positions("STRING", positions, 9)}
+    (versions,) = (content for path, content in served_image().files.items() if path.endswith("/_cv"))
+    (made,) = (made for _, name, made in _of_versions(versions) if name == "with fewer entries than none")
+    assert made[2 * WORD.size : 3 * WORD.size] == WORD.pack(-ENTRY.size)

@@ -21,8 +21,9 @@ from tornproof.harness.mutation.replay import replay_planted
 from tornproof.harness.search.outcome import Outcomes
 from tornproof.harness.search.random_schedules import Sampler, pct, uniform
 from tornproof.harness.search.transitions import Schedule
-from tornproof.harness.simulator.process.simulated_process import Body
+from tornproof.harness.simulator.process.simulated_process import Body, NotDeterministicError, Process, Say
 from tornproof.harness.simulator.process.world import World
+from tornproof.impl.storage.interface import EntryKind, Storage
 
 HASH_SEEDS = ("0", "4711")
 # The process of the test itself hashes by yet another seed.
@@ -141,3 +142,22 @@ def test_an_empty_directory_makes_another_outcome() -> None:
             world.step(0)
     first, second = (Outcomes().of(world) for world in worlds)
     assert first.files != second.files and first == Outcomes().of(worlds[0])
+
+
+@pytest.mark.parametrize("other", range(3))
+def test_a_body_that_does_something_else_in_the_middle_when_it_is_run_again_is_noticed(other: int) -> None:
+    """A look at its last call alone would miss it."""
+    runs: list[int] = []
+
+    def body(storage: Storage, say: Say) -> None:
+        runs.append(len(runs))
+        for number in range(4):
+            storage.kind("other" if runs[-1] and number == other else f"file {number}")
+
+    process = Process("it", body)
+    node = process.root
+    for _ in range(3):
+        node = process.advance(node, EntryKind.FILE)
+    process.close()
+    with pytest.raises(NotDeterministicError, match=f"after the same {other} answers, it did something else"):
+        process.advance(node, EntryKind.FILE)

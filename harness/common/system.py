@@ -60,9 +60,12 @@ class Target(Protocol):
     name: str
     # Errors that a writer or reader may raise; any other of `TARGET_ERRORS` is a finding.
     rejections: tuple[type[Exception], ...] = (TornproofError,)
-    # Whether only what is read counts; if not, a second recovery that changes a file, and a commit that is acknowledged
-    # though one of its syncs failed, are findings also where no reader can tell.
+    # Whether only what is read counts; if not, a second recovery that changes a file is a finding also where no reader
+    # can tell.
     only_reads_count: bool = False
+    # Whether a commit may be acknowledged though one of its syncs failed, where nothing of it is lost by that; if not,
+    # each such commit is a finding.
+    acknowledges_after_failed_sync: bool = False
 
     def create(self, storage: Storage, path: str) -> None:
         """Write the files of an empty state; not called if a start state is given."""

@@ -53,15 +53,21 @@ def names_lost_by(kernel: Kernel, session: int, call: Call) -> tuple[LostName, .
     )
 
 
-def disk_without(kernel: Kernel, lost: tuple[LostName, ...]) -> DiskImage:
-    """Return the disk when everything is written that a kernel still can write, but not names that are lost.
+def still_lost(kernel: Kernel, lost: tuple[LostName, ...]) -> tuple[LostName, ...]:
+    """Return the names that are as the failed sync would have made them durable; one that was changed since is not."""
+    directories = kernel.directories
+    return tuple(
+        each
+        for each in lost
+        for directory, name, number in (each.wanted,)
+        if directories.get(directory, {}).get(name) == number
+    )
 
-    A lost name that was changed again since is there as it is now.
-    """
+
+def disk_without(kernel: Kernel, lost: tuple[LostName, ...]) -> DiskImage:
+    """Return the disk when everything is written that a kernel still can write, but not names that are still lost."""
     directories = dict(kernel.directories)
-    now = [(directories.get(directory, {}).get(name), number) for (directory, name, number), _ in lost]
-    changes = [each.before for each, (found, wanted) in zip(lost, now, strict=True) if found == wanted]
-    apply_entry_change(directories, tuple(changes))
+    apply_entry_change(directories, tuple(each.before for each in still_lost(kernel, lost)))
     return image_of(without_loops(directories), {number: state.versions[-1] for number, state in kernel.files.items()})
 
 
@@ -82,7 +88,9 @@ def disk_after_failed_sync(
         _go_to_sync(world)
         lost = names_lost_by(world.kernel, 0, world.call(0))
         fail_call(world, 0, answer)
-        world.run(0)
+        while world.nodes[0].call is not None:
+            lost = still_lost(world.kernel, lost)
+            world.step(0)
         return disk_without(world.kernel, lost)
     finally:
         group.close()

@@ -140,7 +140,7 @@ class SyncsAgain(Toy):
     """Broken: tries a failed sync again, which succeeds and brings nothing to the disk."""
 
     name = "syncs again"
-    only_reads_count = True
+    acknowledges_after_failed_sync = True
 
     def sync(self, file: File) -> None:
         """Sync, and sync again after an error."""

@@ -31,6 +31,7 @@ SECTION = "tornproof"
 FINDINGS_SHOWN_MAX = 5
 CHANGED = "the target or its operations have changed, or the release"
 NOT_DETERMINISTIC = "the target is not deterministic"
+MAY_ACKNOWLEDGE = "judged only by what is lost by that with target(..., acknowledges_after_failed_sync=True)"
 REPLAY = pytest.StashKey["Replay | None"]()
 
 
@@ -620,10 +621,14 @@ def _fail(*lines: str) -> NoReturn:
 
 
 def _shown(exploration: _Exploration, finding: Finding) -> list[str]:
-    """Return the sentence, the property and the lines of the execution."""
+    """Return the sentence, the property, the option that judges it otherwise, and the lines of the execution."""
+    from tornproof.harness.simulator.process.observer import Property
+
+    is_strict = not exploration.rehearsal.target.acknowledges_after_failed_sync
     return [
         f"tornproof broke {exploration.target!r}: {finding.sentence}",
         f"broken: {finding.property}",
+        *([MAY_ACKNOWLEDGE] if finding.property == Property.SYNCED and is_strict else []),
         "",
         *(f"  {line}" for line in exploration.execution(finding)),
     ]

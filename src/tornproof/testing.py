@@ -80,6 +80,7 @@ class FunctionTarget(Target):
     rejections: tuple[type[Exception], ...]
     parts: dict[str, Part]
     only_reads_count: bool = True
+    acknowledges_after_failed_sync: bool = False
 
     def create(self, storage: Storage, path: str) -> None:
         """Write the files of an empty state."""
@@ -154,15 +155,21 @@ def target(
     reader: Part | None = None,
     fields: Part | None = None,
     rejections: Sequence[type[Exception]] = (),
+    acknowledges_after_failed_sync: bool = False,
 ) -> FunctionTarget:
-    """Make a target of functions, or of an object that has methods of these names; functions take precedence.
+    """Make a target of functions, or of an object that has attributes of these names; arguments take precedence.
 
     A writer is either `commit(storage, path, operation)`, with `recover(storage, path)` before the first one of a
     session, or `open_writer(storage, path)`, a context manager whose `commit(operation)` acknowledges by returning.
     `reader(storage, path)` is a context manager that gives a function without arguments, by which one reader reads
     several times. `fields(file, content)` returns offset and size in bytes and a name of parts of a file, which label
     its bytes in findings. `rejections` are the exceptions, besides those of the storage, by which it rejects an
-    operation. Raises TargetError.
+    operation.
+
+    A commit that is acknowledged though one of its syncs failed is a finding. With `acknowledges_after_failed_sync`,
+    `crashes` and `machine` accept it if all of it is there when what that sync was to make durable never gets to the
+    disk. They do not see then what is lost only by a later commit of the session, which takes it for durable, nor what
+    is lost only when two syncs fail. Raises TargetError.
     """
     given = {
         "create": create,
@@ -186,7 +193,13 @@ def target(
     for part, function in parts.items():
         _check_call(called, part, function)
     own = _exceptions(called, rejections) or _exceptions(called, getattr(subject, "rejections", ()))
-    return FunctionTarget(name=called, rejections=(*own, TornproofError), parts=parts)
+    acknowledges = acknowledges_after_failed_sync or bool(getattr(subject, "acknowledges_after_failed_sync", False))
+    return FunctionTarget(
+        name=called,
+        rejections=(*own, TornproofError),
+        parts=parts,
+        acknowledges_after_failed_sync=acknowledges,
+    )
 
 
 def rehearse(subject: object, operations: Sequence[Any], path: str = PATH) -> Rehearsal[FunctionTarget]:

@@ -27,7 +27,7 @@ from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.systems.toy import Toy
 from tornproof.impl.errors import EMPTY_PATH
 from tornproof.pipeline.files import location_of
-from tornproof.pytest_plugin import REPLAY, Explorers
+from tornproof.pytest_plugin import MAY_ACKNOWLEDGE, REPLAY, Explorers
 from tornproof.testing import Storage, TargetError, target
 
 ROOT = Path(__file__).parents[2]
@@ -488,6 +488,26 @@ def test_a_target_that_differs_only_later_has_no_verdict_either(explorers: Explo
     with pytest.raises(pytest.fail.Exception, match="no verdict on 'counts'") as raised:
         explorers.damage(Counts(every=8), [b"one", b"t"])
     assert f"{NOT_DETERMINISTIC}b'one0', and then b'one1'" in str(raised.value)
+
+
+SWALLOWS = """
+from tornproof.harness.systems.toy import SwallowsErrors
+from tornproof.testing import target
+
+def test_strict(tornproof):
+    tornproof.crashes(target(SwallowsErrors()), [b"one"])
+
+def test_judged_by_loss(tornproof):
+    tornproof.crashes(target(SwallowsErrors(), acknowledges_after_failed_sync=True), [b"one"])
+"""
+
+
+def test_the_option_for_commits_whose_sync_failed_is_named_where_it_is_not_used(run: Run, tmp_path: Path) -> None:
+    code, output = run(tmp_path, source=SWALLOWS)
+    strict, by_loss = output.split("test_judged_by_loss ", 1)
+    assert code == 1 and "2 failed" in output
+    assert f"\nbroken: {Property.SYNCED}\n{MAY_ACKNOWLEDGE}\n" in strict
+    assert f"\nbroken: {Property.SYNCED}\n" in by_loss and MAY_ACKNOWLEDGE not in by_loss
 
 
 class SyncsSometimes(Toy):

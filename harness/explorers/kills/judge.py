@@ -240,7 +240,7 @@ class Judge:
 
         It is the commit's sync of this number, from 0 on.
         """
-        if not self._target.only_reads_count:
+        if not self._target.acknowledges_after_failed_sync:
             raise Violation(Property.SYNCED, "the commit was acknowledged")
         operation, answer = self._operations[failure.operation], Rejected(str(failure.fault.reason))
         disk = disk_after_failed_sync(self._target, self._path, storage.image(), operation, number, answer)

@@ -24,7 +24,7 @@ from tornproof.harness.explorers.kills.exploration import (
 from tornproof.harness.explorers.kills.plan import Failure, failures
 from tornproof.harness.explorers.kills.sessions import Violation
 from tornproof.harness.search.crash_world import after_kill_of, fail_call, with_process, write_part
-from tornproof.harness.search.failed_sync import LOST, LostName, disk_without, names_lost_by
+from tornproof.harness.search.failed_sync import LOST, LostName, disk_without, names_lost_by, still_lost
 from tornproof.harness.search.outcome import path_to
 from tornproof.harness.simulator.filesystem.intercept import BARRIERS, STEPS, CallKind
 from tornproof.harness.simulator.filesystem.kernel import Kernel, Rejected
@@ -181,7 +181,8 @@ class Execution:
         """Let a call of a commit fail."""
         at = worlds[failure.fault.at]
         lost = names_lost_by(at.kernel, self._session, at.call(self._session))
-        self._fail_call(worlds, failure)
+        for since in self._fail_call(worlds, failure):
+            lost = still_lost(since.kernel, lost)
         self.counts[FAILING_CALLS] += 1
         self.reached[FAILED_CALL] += 1
         self.lines[-1] += self._answer
@@ -190,7 +191,7 @@ class Execution:
 
     def _lose(self, lost: tuple[LostName, ...]) -> None:
         """Check that nothing is missing of a commit that was acknowledged when what its failed sync was to write is."""
-        if not self._case.target.only_reads_count:
+        if not self._case.target.acknowledges_after_failed_sync:
             raise Violation(Property.SYNCED, "the commit was acknowledged")
         before, session = self._world, self._session
         self._world = after_kill_of(before, session)
@@ -203,14 +204,14 @@ class Execution:
             raise Violation(Property.SYNCED, f"{LOST}, {violation.reason}") from violation
         self._world, self._session = before, session
 
-    def _fail_call(self, worlds: Sequence[World], failure: Failure) -> None:
-        """Go back to where a call can fail, and let it."""
+    def _fail_call(self, worlds: Sequence[World], failure: Failure) -> list[World]:
+        """Go back to where a call can fail, and let it; return the world before each call after it."""
         self.lines[-1] += f", while a call fails: {failure_in_words(failure)}"
         self._world, fault = worlds[failure.fault.at], failure.fault
         self._judge(fails=True)
         write_part(self._world, self._session, fault.written_bytes)
         fail_call(self._world, self._session, Rejected(str(fault.reason)))
-        self._run()
+        return self._run()
 
     def _leave(self) -> None:
         """Let what the commit was rejected with end the writer's session."""

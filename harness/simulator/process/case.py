@@ -114,7 +114,7 @@ class TestCase:
         return self._fault_free.seen[operations]
 
     def rejection(self, operations: Operations) -> str:
-        """Name the error that rejects the last of these in a fault-free session after a crash, "" if none does.
+        """Return the error that rejects the last of these in a fault-free session after a crash, "" if none does.
 
         A target rejects a key that is there, or the removal of one that is not; that must leave what was there.
         """
@@ -201,7 +201,7 @@ class TestCase:
                 rejected = f"operation {number} is rejected in a fault-free run: {error}"
                 if not self._comes_later(operations) or marks[-2:-1] != [(COMMIT, number)]:
                     raise NotExplorableError(rejected)
-                self._fault_free.rejections[operations] = error.partition(":")[0]
+                self._fault_free.rejections[operations] = error
                 if number not in operations[:-1]:
                     raise _RejectedLaterError(rejected)
                 kernel = self._after(operations[:-1])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import NamedTuple, TypeAlias
 
-from tornproof.harness.common.verdict import shortened
+from tornproof.harness.common.verdict import shortened, without_digits
 from tornproof.harness.simulator.process import bodies
 from tornproof.harness.simulator.process.simulated_process import Mark, Node
 
@@ -19,7 +19,7 @@ Operations: TypeAlias = tuple[int, ...]
 Oracle: TypeAlias = Callable[[Operations], Hashable]
 """Returns what a reader sees when the operations of these numbers were committed, one after the other."""
 Rejection: TypeAlias = Callable[[Operations], str]
-"""Names the error that rejects the last of these in a session after a crash where nothing fails, "" if none does."""
+"""Returns the error that rejects the last of these in a session after a crash where nothing fails, "" if none does."""
 Difference: TypeAlias = Callable[[Operations], str]
 """Says in words how that differs from what the model has, "" where it does not."""
 Absent: TypeAlias = frozenset[int]
@@ -301,9 +301,12 @@ class Judge:
 
 
 def is_rejected_later(error: str, operations: Operations, rejection: Rejection) -> bool:
-    """Say whether an error may reject the last of these operations, because it does so where nothing fails."""
+    """Say whether an error may reject the last of these operations, because it does so where nothing fails.
+
+    It says the same there, apart from numbers; the same class alone may have another reason.
+    """
     expected = rejection(operations)
-    return bool(expected) and error.partition(":")[0] == expected
+    return bool(expected) and without_digits(error) == without_digits(expected)
 
 
 def _has_begun_a_commit(node: Node) -> bool:

@@ -105,8 +105,8 @@ def put(storage: Storage, path: str, content: bytes) -> None:
     storage.sync_directory(path.rpartition("/")[0])
 
 
-def killed(of: FunctionTarget) -> tuple[Verdict, set[str]]:
-    phase = explore_crashes(of, OPERATIONS, path=PATH)
+def killed(of: FunctionTarget, operations: Sequence[str] = OPERATIONS) -> tuple[Verdict, set[str]]:
+    phase = explore_crashes(of, operations, path=PATH)
     return phase.verdict, {finding.property for finding in phase.findings}
 
 
@@ -168,6 +168,45 @@ def test_one_that_is_rejected_and_there_all_the_same_is(explorer: Explorer) -> N
 
 def test_one_that_is_rejected_though_a_crash_took_the_first_is_a_finding() -> None:
     assert simulated(Explorer.POWER, target(IndexFirst()), "B") == (Verdict.INVALID, {Property.COMMIT})
+
+
+class Merges(KeyLog):
+    """Says in a file that it merges after the second key, which an opening after a crash takes back."""
+
+    def recover(self, storage: Storage, path: str) -> None:
+        super().recover(storage, path)
+        if storage.kind(f"{path}/merging") is EntryKind.FILE:
+            storage.unlink(f"{path}/merging")
+        storage.sync_directory(path)
+
+    def check(self, keys: Sequence[str], key: str) -> None:
+        if key in keys:
+            raise ExistsError(f"{key} is there")
+
+    def commit(self, storage: Storage, path: str, key: str) -> None:
+        if storage.kind(f"{path}/merging") is EntryKind.FILE:
+            raise ExistsError("a merge is under way")
+        super().commit(storage, path, key)
+        if len(self.read(storage, path)) == 2:
+            storage.open_for_writing(f"{path}/merging", OpenMode.NEW).close()
+            storage.sync_directory(path)
+            storage.unlink(f"{path}/merging")
+            storage.sync_directory(path)
+
+
+class MergesForEver(Merges):
+    """Broken: no opening takes that back, and every commit is rejected from then on."""
+
+    def recover(self, storage: Storage, path: str) -> None:
+        KeyLog.recover(self, storage, path)
+        storage.sync_directory(path)
+
+
+def test_one_that_is_rejected_for_another_reason_than_where_nothing_fails_is_a_finding() -> None:
+    assert simulated(Explorer.POWER, target(Merges()), "B") == (Verdict.VALID, set())
+    assert killed(target(Merges()), (*OPERATIONS, "c")) == (Verdict.VALID, set())
+    assert simulated(Explorer.POWER, target(MergesForEver()), "B") == (Verdict.INVALID, {Property.COMMIT})
+    assert killed(target(MergesForEver()), (*OPERATIONS, "c")) == (Verdict.INVALID, {Property.COMMIT})
 
 
 class Swaps(KeyLog):
@@ -234,6 +273,15 @@ class Epochs(KeyLog):
             self.append(storage, path, keys, key)
 
 
+class RejectsByEpoch(Epochs):
+    """Rejects a key that is there, and says in which epoch it does so."""
+
+    def commit(self, storage: Storage, path: str, key: str) -> None:
+        if key in self.read(storage, path):
+            raise ExistsError(f"{key} is there in epoch {content_of(storage, f'{path}/epoch').decode()}")
+        super().commit(storage, path, key)
+
+
 class RedoesLate(Epochs):
     """Broken: a commit that was under way is done again not by the next opening, but by the one after it."""
 
@@ -257,6 +305,10 @@ def test_openings_that_write_are_no_finding_where_a_reader_sees_no_difference() 
     assert killed(target(Epochs())) == (Verdict.VALID, set())
     assert simulated(Explorer.POWER, target(Epochs()), "B") == (Verdict.VALID, set())
     assert executed(target(Epochs())) == (Verdict.VALID, set())
+
+
+def test_a_rejection_that_differs_only_in_a_number_is_the_same() -> None:
+    assert simulated(Explorer.POWER, target(RejectsByEpoch()), "B") == (Verdict.VALID, set())
 
 
 def test_a_second_opening_after_which_a_reader_sees_more_is() -> None:

@@ -21,7 +21,7 @@ from tornproof.harness.simulator.filesystem.intercept import BARRIERS, Call
 from tornproof.harness.simulator.filesystem.kernel import Rejected
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.simulator.filesystem.written import crash_points, replay_prefix
-from tornproof.harness.simulator.process.observer import Property
+from tornproof.harness.simulator.process.observer import RECOVERIES_MAX, Property
 from tornproof.impl.storage.interface import Storage
 from tornproof.model.trace import Kind
 
@@ -325,15 +325,25 @@ class Judge:
             )
 
     def _compare(self, recovered: MemoryStorage, again: MemoryStorage) -> None:
-        """Compare a disk after two recoveries with the one after the first of them."""
-        doing = "opening the writer a second time changed"
+        """Compare a disk after two recoveries with the one after the first of them, and after others that change it."""
         if again.digest() == recovered.digest():
             return
         if not self._target.only_reads_count:
-            raise Violation(Property.IDEMPOTENT, f"{doing} the files again")
-        before, after = self._seen_on(recovered), self._seen_on(again.copy())
-        if after != before:
-            raise Violation(Property.IDEMPOTENT, f"{doing} what a reader sees: {shown(before)}, then {shown(after)}")
+            raise Violation(Property.IDEMPOTENT, "opening the writer a second time changed the files again")
+        before, again, digests = self._seen_on(recovered), again.copy(), {recovered.digest()}
+        for number in range(2, RECOVERIES_MAX + 1):
+            if number > 2:
+                with self._orderly(Property.RECOVERY, "opening the writer again"), self._session(again):
+                    pass
+            if again.digest() in digests:
+                return
+            digests.add(again.digest())
+            after = self._seen_on(again.copy())
+            if after != before:
+                doing = f"opening the writer {'a second time' if number == 2 else f'{number} times'} changed"
+                raise Violation(
+                    Property.IDEMPOTENT, f"{doing} what a reader sees: {shown(before)}, then {shown(after)}"
+                )
 
     def _observe(self, storage: MemoryStorage, low: int, high: int, seen_before: int) -> int:
         """Return the number of commits in what a reader sees, the largest that fits."""

@@ -156,7 +156,7 @@ class Facts:
             return "a second recovery changed the files again"
         before = self.seen.get(Stage.READ_AGAIN)
         after = self.seen.get(Stage.READ_ONCE_MORE, before)
-        return "" if after == before else f"a second recovery changed what a reader sees: {before}, then {after}"
+        return "" if after == before else f"another recovery changed what a reader sees: {before}, then {after}"
 
     def answers(self) -> tuple[object, ...]:
         """Return all facts as one comparable value."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from tornproof.harness.common.verdict import Finding, HasTime, always
@@ -312,9 +313,11 @@ class ModelExploration:
         return known[3]
 
     def _changed_again(self, verdict: Ruling, disk: Disk, facts: Facts) -> tuple[Change, ...]:
-        """Return what a second recovery changes of a disk, where that is what is wrong."""
+        """Return what a second recovery changes of a disk, or the next one, where that is what is wrong."""
         if verdict.violated != Property.IDEMPOTENT:
             return ()
+        disks = chain([(disk, facts)], self._judge.repetitions(disk, facts))
+        disk, facts = next(((disk, facts) for disk, facts in disks if facts.changed_again), (disk, facts))
         once = recovered(disk, facts)
         _, again = self._judge.judge(once, Bounds(verdict.found, 0), commits=False)
         return tuple(changes(once, recovered(once, again), self._judge.case.path))

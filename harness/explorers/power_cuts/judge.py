@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from tornproof.harness.explorers.power_cuts.examination import (
     Bounds,
@@ -17,7 +17,7 @@ from tornproof.harness.explorers.power_cuts.examination import (
 from tornproof.harness.explorers.power_cuts.memo import Examiner
 from tornproof.harness.simulator.persistence.legal_disks import Disk
 from tornproof.harness.simulator.process.case import TestCase
-from tornproof.harness.simulator.process.observer import Oracle, Property
+from tornproof.harness.simulator.process.observer import RECOVERIES_MAX, Oracle, Property
 
 
 class PowerJudge:
@@ -49,8 +49,34 @@ class PowerJudge:
             unread, _ = self._judge_recovery(disk, bounds, self._unread, judge_unread)
             verdict = unread if unread.violated else verdict
         if commits and not verdict.violated:
+            verdict = self._judge_repetitions(disk, facts, verdict)
+        if commits and not verdict.violated:
             verdict = self._judge_commit(recovered(disk, facts), verdict)
         return verdict, facts
+
+    def repetitions(self, disk: Disk, facts: Facts) -> Iterator[tuple[Disk, Facts]]:
+        """Yield the disk after each recovery with the facts about it, as long as recoveries change its files.
+
+        Those of tornproof's own tables change none a second time, which is a fact about the first disk.
+        """
+        if not self.case.target.only_reads_count:
+            return
+        # The facts about a disk are those of two recoveries.
+        for _ in range(RECOVERIES_MAX - 2):
+            before, disk = disk, recovered(disk, facts)
+            if disk == before:
+                return
+            facts = self._recovery.examine(disk)
+            yield disk, facts
+
+    def _judge_repetitions(self, disk: Disk, facts: Facts, verdict: Ruling) -> Ruling:
+        """Judge what recoveries leave of what the first one found."""
+        bounds = Bounds(verdict.found, len(verdict.found))
+        for number, (again, _) in enumerate(self.repetitions(disk, facts), start=1):
+            later, _ = self._judge_recovery(again, bounds, self._recovery, judge)
+            if later.violated:
+                return later._replace(sentence=f"after recovery {number}, {later.sentence}")
+        return verdict
 
     def reads_of(self, facts: Facts) -> tuple[tuple[str, int, int], ...]:
         """Return the ranges of files that some facts depend on, each as a path, start, stop."""

@@ -15,6 +15,8 @@ from tornproof.harness.simulator.process.simulated_process import Mark, Node
 
 SEEN_MAX = 200
 """How many characters of what a reader saw stand in a violation: those of a table name its partitions."""
+RECOVERIES_MAX = 8
+"""How often a recovery that still changes files is repeated where only what a reader sees must stay."""
 Operations: TypeAlias = tuple[int, ...]
 Oracle: TypeAlias = Callable[[Operations], Hashable]
 """Returns what a reader sees when the operations of these numbers were committed, one after the other."""

@@ -282,6 +282,19 @@ class RejectsByEpoch(Epochs):
         super().commit(storage, path, key)
 
 
+class ForgetsInTheEnd(Epochs):
+    """Broken: the eighth opening after a commit empties the log."""
+
+    def recover(self, storage: Storage, path: str) -> None:
+        super().recover(storage, path)
+        if content_of(storage, f"{path}/epoch") == b"8":
+            put(storage, f"{path}/log", b"")
+
+    def commit(self, storage: Storage, path: str, key: str) -> None:
+        put(storage, f"{path}/epoch", b"0")
+        super().commit(storage, path, key)
+
+
 class RedoesLate(Epochs):
     """Broken: a commit that was under way is done again not by the next opening, but by the one after it."""
 
@@ -309,6 +322,12 @@ def test_openings_that_write_are_no_finding_where_a_reader_sees_no_difference() 
 
 def test_a_rejection_that_differs_only_in_a_number_is_the_same() -> None:
     assert simulated(Explorer.POWER, target(RejectsByEpoch()), "B") == (Verdict.VALID, set())
+
+
+def test_a_late_opening_after_which_a_reader_sees_less_is_a_finding() -> None:
+    """What the eighth one loses is the last that is looked for."""
+    assert killed(target(ForgetsInTheEnd())) == (Verdict.INVALID, {Property.IDEMPOTENT})
+    assert simulated(Explorer.POWER, target(ForgetsInTheEnd()), "B") == (Verdict.INVALID, {Property.IDEMPOTENT})
 
 
 def test_a_second_opening_after_which_a_reader_sees_more_is() -> None:

@@ -34,7 +34,7 @@ class Bounds:
     `rules` of the state machine, `schedules` reduced ones of a test case, `states` those of a reader beside a crash
     under one model, `crash_points` those at which the power is cut under one model, `disks` of a large table that
     this leaves, `second_cuts` disks that are like others for a recovery and from which it is cut again,
-    `torn_disks` those with sectors torn into words at one of them, `test_cases` random ones, `cuts` lengths at
+    `torn_disks` those with sectors torn into words at one that leaves many, `test_cases` random ones, `cuts` lengths at
     which writes tear, `failing_calls` of commits, `kills` of writer processes, `rounds` with a live server. Bounds
     are divided by `case_weight`: so many times as long as with a small table a case takes.
     """

@@ -53,6 +53,8 @@ COMMITS_READ_BESIDE = 2
 """How many commits the memory explorer's reader runs with: one commit cannot show a missing check of the version."""
 FINDINGS_MAX = 6
 """How many findings of one test case are shrunk, one of each kind; the others are kept as they were seen."""
+TORN_DISKS_FEW = 64
+"""All disks with sectors torn into words are tried at a crash point that has no more."""
 
 NOT_SHRUNK = f"not shrunk, because at most {FINDINGS_MAX} of a test case are"
 CUT = "the run ended before it was shrunk"
@@ -397,8 +399,9 @@ def _mildness(result: ModelResult) -> tuple[bool, int]:
 
 
 def settings_under(model: Model, bounds: Bounds, seed: int) -> Settings:
-    """Return how many crash points are tried, and disks of each; C-8 has too many disks to try all."""
-    torn = Limits(file_count=bounds.torn_disks, disk_count=bounds.torn_disks)
+    """Return how many crash points are tried, and disks of each; C-8 mostly has too many disks to try all."""
+    few_count = TORN_DISKS_FEW // bounds.case_weight
+    torn = Limits(file_count=bounds.torn_disks, disk_count=bounds.torn_disks, few_count=few_count)
     limits = torn if model is C_8 else WIDE_LIMITS.divided(bounds.case_weight)
     return Settings(
         limits=dataclasses.replace(limits, seed=seed),

@@ -131,12 +131,10 @@ def power_phase(
     # Each model reports the violations of the fault-free run.
     findings = list({finding.sentence: finding for result in results for finding in result.findings}.values())
     is_cut = any(result.is_cut for result in results)
-    # C-8 has too many disks to try all; the bound says how many were tried.
-    exhaustive = [result for result in results if result.model != C_8] or results
     phase = Phase(
         name=PHASE,
         explored=sum(result.distinct_count for result in results),
-        complete=not is_cut and all(result.is_complete for result in exhaustive),
+        complete=not is_cut and all(result.is_complete for result in results),
         bound=f"{len(case.first_session)} commits with {first.call_count} calls, a crash at each of "
         f"{first.point_count} points from which it can leave different disks; "
         f"{'; '.join([*(result.bound for result in results), *_contained(results)])}; {STEP_BOUND}",

@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -117,6 +117,15 @@ def legal_disks(
     with one file at each of its other contents, then random combinations.
     """
     names = legal_names(kernel, model, limits) if names is None else names
+    disks = _disks(kernel, model, limits, names)
+    if disks.is_complete or disks.legal_count > limits.few_count:
+        return disks
+    few = limits.few_count
+    # Any of the trees may have most of the disks.
+    return _disks(kernel, model, replace(limits, file_count=few, disk_count=few * len(names.trees)), names)
+
+
+def _disks(kernel: Kernel, model: Model, limits: Limits, names: LegalNames) -> LegalDisks:
     share = limits.disk_count // len(names.trees) or 1
     shapes = []
     legal = tried = 0

@@ -26,12 +26,14 @@ DEVIATIONS_MAX = 2
 class Limits:
     """How many contents of a file, sets of name changes, and disks of a crash point are tried before it is a sample.
 
-    The contents tried of one file also have at most `CONTENT_BYTES_MAX` together.
+    The contents tried of one file also have at most `CONTENT_BYTES_MAX` together. Where a crash point has no more disks
+    than `few_count`, all are tried, whatever the other limits.
     """
 
     file_count: int = 256
     names_count: int = 256
     disk_count: int = 1024
+    few_count: int = 0
     seed: int = 0
 
     def divided(self, weight: int) -> Limits:

@@ -1,5 +1,7 @@
 """What a crash may leave of a kernel: every model on files, blocks, sizes and names that can be counted by hand."""
 
+from dataclasses import replace
+
 import pytest
 
 from tornproof.harness.simulator.filesystem.file_state import FileState
@@ -294,6 +296,17 @@ def test_above_the_limit_a_sample_has_all_old_all_new_and_single_deviations_and_
     assert again == list(some.contents)
     other = legal_file(state, C_8, Limits(file_count=2000, seed=1))
     assert set(other.contents) != set(legal_file(state, C_8, Limits(file_count=2000)).contents)
+
+
+def test_of_a_point_with_few_disks_all_are_tried_whatever_its_files_share() -> None:
+    kernel = machine(f=b"o" * 8 * 5, g=b"")
+    write(kernel, "d/f", b"n" * 8 * 5)
+    limits = Limits(file_count=3, disk_count=3)
+    assert (legal_disks(kernel, C_8, limits).tried_count, legal_disks(kernel, C_8).legal_count) == (3, 32)
+    for few_count in (31, 32, 33):
+        disks = legal_disks(kernel, C_8, replace(limits, few_count=few_count))
+        assert disks.is_complete is (few_count >= 32)
+        assert len({picked.disk for picked in disks}) == disks.tried_count == (32 if few_count >= 32 else 3)
 
 
 def test_above_the_limit_of_a_point_disks_are_sampled_and_counted() -> None:

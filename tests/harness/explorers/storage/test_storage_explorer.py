@@ -140,7 +140,7 @@ def test_a_view_that_does_not_end_with_its_block_is_noticed(tmp_path: Path, monk
         yield mapping._range(size_bytes, offset_bytes)
         mapping._lease_count -= 1
 
-    beginning = [["open_for_writing", "a", "NEW"], ["pwrite", 0, "00" * 8, 0], ["map", 0, 8]]
+    beginning: list[list[Any]] = [["open_for_writing", "a", "NEW"], ["pwrite", 0, "00" * 8, 0], ["map", 0, 8]]
     answers = {is_failing: [*beginning, ["view", 0, 8, 0, is_failing]] for is_failing in (False, True)}
     assert all(difference(calls, str(tmp_path)) is None for calls in answers.values())
     monkeypatch.setattr(_MappedFile, "view", view)

@@ -202,15 +202,16 @@ class HashIndex:
         return [*parts, Part(path=path, offset_bytes=self._old_end, content=blocks.tobytes())]
 
     def encode(self) -> bytes:
-        """Return `.k`."""
+        """Return `.k` as it is to be written next."""
+        self._sequence += 1
         header = layout.IndexHeader(
             signature=SIGNATURE,
-            sequence=self._sequence + 1,
+            sequence=self._sequence,
             value_mem_size=self._end,
             block_value_count=self._block_count,
             key_count=len(self._counts),
             unused=bytes(layout.IndexHeader.layout.field("unused").wire.size_bytes),
-            sequence_check=self._sequence + 1,
+            sequence_check=self._sequence,
             max_value=self._last_position,
             unused_end=bytes(layout.IndexHeader.layout.field("unused_end").wire.size_bytes),
         )

@@ -137,7 +137,7 @@ def dictionary_writes(
     found = read_symbol_index(storage, paths["k"], paths["v"], directory="")
     positions = positions_of(0, len(before) + len(new) + 1)
     index = HashIndex(found, end=int(positions[len(before)]))
-    cleared = DictionaryWrite(parts=(), index_path=paths["k"], index=index.encode())
+    cleared = [DictionaryWrite(parts=(), index_path=paths["k"], index=index.encode())] if index.was_longer else []
     for bucket, position in zip(buckets_of(new, capacity).tolist(), positions[len(before) :].tolist(), strict=False):
         index.add(bucket, position)
     encoded = [encode_name(symbol) for symbol in new]
@@ -152,7 +152,7 @@ def dictionary_writes(
         index_path=paths["k"],
         index=index.encode(),
     )
-    return [cleared, extended] if index.was_longer else [extended]
+    return [*cleared, extended]
 
 
 class HashIndex:

@@ -193,12 +193,25 @@ def _packed(form: str) -> Stored:
     return lambda value: struct.pack(form, value)
 
 
+def _decimal(name: str, tag: int, precision: int, values: tuple[Decimal, Decimal, Decimal], size_bytes: int) -> Ordered:
+    """Return decimals with two digits after the point, which are compared and stored as whole hundredths."""
+
+    def hundredths(value: Decimal) -> int:
+        # Decimal arithmetic would keep too few digits.
+        return int(Fraction(value) * 100)
+
+    def stored(value: Decimal) -> bytes:
+        return hundredths(value).to_bytes(size_bytes, "big", signed=True)
+
+    arrow = pa.decimal128(precision, 2)
+    code = tag | precision << 8 | 2 << 18
+    return Ordered(name, code, FIXED, arrow, values, stored, key=hundredths, fixed_bytes=size_bytes)
+
+
 @functools.cache
 def types() -> tuple[Ordered, ...]:
     """Return a type for each way to store and to compare."""
     unsigned: Callable[[int], int] = lambda value: value % (1 << 32)  # noqa: E731
-    cents: Callable[[Decimal], int] = lambda value: int(value.scaleb(2))  # noqa: E731
-    exact_cents: Callable[[Decimal], int] = lambda value: int(Fraction(value) * 100)  # noqa: E731
     large = 1 << 40
     texts, uuids = (b"a", b"b", b"\xc3\xa9"), (bytes(16), b"\x7f" * 16, b"\x80" + bytes(15))
     digits = (Decimal("-1.50"), Decimal("0.01"), Decimal("12345678901234.56"))
@@ -218,26 +231,8 @@ def types() -> tuple[Ordered, ...]:
         Ordered("VARCHAR of another writer", VARCHAR, BYTE_ARRAY, pa.binary(), texts, bytes, id=NO_ID),
         Ordered("BINARY", BINARY, BYTE_ARRAY, pa.binary(), (b"", b"\x7f", b"\xff"), bytes),
         Ordered("UUID", 19, FIXED, pa.binary(16), uuids, bytes, fixed_bytes=16),
-        Ordered(
-            "DECIMAL",
-            31 | 18 << 8 | 2 << 18,
-            FIXED,
-            pa.decimal128(18, 2),
-            digits,
-            lambda value: cents(value).to_bytes(8, "big", signed=True),
-            key=cents,
-            fixed_bytes=8,
-        ),
-        Ordered(
-            "DECIMAL of 38 digits",
-            32 | 38 << 8 | 2 << 18,
-            FIXED,
-            pa.decimal128(38, 2),
-            many_digits,
-            lambda value: exact_cents(value).to_bytes(16, "big", signed=True),
-            key=exact_cents,
-            fixed_bytes=16,
-        ),
+        _decimal("DECIMAL", 31, 18, digits, 8),
+        _decimal("DECIMAL of 38 digits", 32, 38, many_digits, 16),
         Ordered("of no type", -1, INT32, pa.int32(), (1, 2, 3), _packed("<i"), is_ordered=False),
         Ordered("INT96", 8, INT96, pa.binary(12), (bytes(12), b"\1" * 12, b"\2" * 12), bytes, is_ordered=False),
     )

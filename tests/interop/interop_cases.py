@@ -123,8 +123,7 @@ def _every_type(server: Server, tally: Tally) -> tuple[Outcome, str]:
         time = FIRST_HOUR + hour * HOUR + minute * 60 * SECOND
         server.execute(f"INSERT INTO every_type VALUES ({time}, {nulls if number % 4 == 3 else values})")
     server.settle("every_type")
-    server.execute("ALTER TABLE every_type CONVERT PARTITION TO PARQUET LIST '2024-01-01T00'")
-    server.settle("every_type")
+    _apply(server, "every_type", "ALTER TABLE every_type CONVERT PARTITION TO PARQUET LIST '2024-01-01T00'")
     path = path_of(server, "every_type")
     alone(server, path, lambda: tornproof.migrate(path))
     _demand_sound(path)
@@ -141,8 +140,7 @@ def _every_type(server: Server, tally: Tally) -> tuple[Outcome, str]:
         found = server.execute(f"SELECT {names} FROM every_type WHERE ts IN '{half}'")
         expected = server.execute(f"SELECT {names} FROM every_type WHERE ts IN '2024-01-01T01'")
         demand_equal(f"every type at {half}", expected, found)
-    server.execute(f"INSERT INTO every_type VALUES ({FIRST_HOUR + SECOND}, {values})")
-    server.settle("every_type")
+    _apply(server, "every_type", f"INSERT INTO every_type VALUES ({FIRST_HOUR + SECOND}, {values})")
     demand_equal("rows afterwards", [[13]], server.execute("SELECT count() FROM every_type"))
     alone(server, path, lambda: tornproof.migrate(path))
     _demand_sound(path)
@@ -158,7 +156,7 @@ def _column_added_and_read_by_the_server_alone(server: Server, tally: Tally) -> 
         _add_column(server, table)
         found = server.execute(f"SELECT count(), count(e) FROM {table.name}")
     except ServerError as error:
-        return Outcome.SERVER, f"{'its process dies' * server.has_died() or 'it refuses'}: {_first_part(error)}"
+        return Outcome.SERVER, _failure(server, error)
     demand_equal("rows", [[len(table.rows), 0]], found)
     return Outcome.AGREES, "nulls"
 
@@ -185,8 +183,7 @@ def _truncated(server: Server, tally: Tally) -> tuple[Outcome, str]:
     table = _prepared(server, "truncated", Form(), tally)
     table.we_commit([(0, 40, 1)])
     table.give_to_server()
-    server.execute("TRUNCATE TABLE truncated")
-    server.settle("truncated")
+    _apply(server, "truncated", "TRUNCATE TABLE truncated")
     table.forget_rows()
     table.server_inserts([(hour, minute, 0) for hour in range(3) for minute in range(5)])
     table.server_converts(0)
@@ -203,12 +200,10 @@ def _indexed_symbols(server: Server, tally: Tally) -> tuple[Outcome, str]:
         table.give_to_server()
         return Outcome.AGREES, "its lookups find our rows"
     table.give_to_server()
-    server.execute("ALTER TABLE indexed_symbols ALTER COLUMN s DROP INDEX")
-    server.settle("indexed_symbols")
+    _apply(server, "indexed_symbols", "ALTER TABLE indexed_symbols ALTER COLUMN s DROP INDEX")
     table.we_commit([(0, 40, 1), (1, 0, 2)])
     table.give_to_server()
-    server.execute("ALTER TABLE indexed_symbols ALTER COLUMN s ADD INDEX")
-    server.settle("indexed_symbols")
+    _apply(server, "indexed_symbols", "ALTER TABLE indexed_symbols ALTER COLUMN s ADD INDEX")
     table.server_inserts([(0, 41, 2)])
     table.end()
     return Outcome.REJECTED, f"{saw}; after DROP INDEX, our commit and ADD INDEX its lookups by the index find all rows"
@@ -299,8 +294,7 @@ def _created_by_us(server: Server, tally: Tally) -> tuple[Outcome, str]:
     server.execute("ALTER TABLE created_by_us SET TYPE WAL")
     server.restart()
     for time, symbol in ((times[0] + SECOND, SYMBOLS[0]), (times[-1] + HOUR, "new")):
-        server.execute(f"INSERT INTO created_by_us VALUES ({time}, 100, 'y', 0.25, '{symbol}')")
-        server.settle("created_by_us")
+        _apply(server, "created_by_us", f"INSERT INTO created_by_us VALUES ({time}, 100, 'y', 0.25, '{symbol}')")
         expected = sorted([*expected, [time, 100, "y", 0.25, symbol]], key=lambda row: row[0])
         demand_equal("rows after the server's commit", expected, server.execute(query))
     for symbol in (*SYMBOLS[:9], "new"):
@@ -325,8 +319,11 @@ def _altered_and_converted(server: Server, tally: Tally) -> tuple[Outcome, str]:
             server.restart()
             _demand_all_sound(server, numbers)
         for number in numbers:
-            server.execute(f"INSERT INTO converted_{number} (ts) VALUES ({FIRST_HOUR + (24 * day + number) * HOUR})")
-            server.settle(f"converted_{number}")
+            _apply(
+                server,
+                f"converted_{number}",
+                f"INSERT INTO converted_{number} (ts) VALUES ({FIRST_HOUR + (24 * day + number) * HOUR})",
+            )
             demand_equal("rows", [[1 + day]], server.execute(f"SELECT count() FROM converted_{number}"))
         _demand_all_sound(server, numbers)
     return Outcome.AGREES, f"{len(numbers)} tables are sound after each of 3 conversions, and after each of 4 rows"
@@ -335,15 +332,13 @@ def _altered_and_converted(server: Server, tally: Tally) -> tuple[Outcome, str]:
 def _long_run_of_nulls(server: Server, tally: Tally) -> tuple[Outcome, str]:
     """We commit more nulls of a SYMBOL in a row than pages have rows; the server counts them, and inserts there."""
     server.execute("CREATE TABLE nulls (ts TIMESTAMP, s SYMBOL) TIMESTAMP(ts) PARTITION BY DAY WAL")
-    server.execute(f"INSERT INTO nulls VALUES ({FIRST_HOUR}, 'a'), ({FIRST_HOUR + 24 * HOUR}, 'b')")
-    server.settle("nulls")
+    _apply(server, "nulls", f"INSERT INTO nulls VALUES ({FIRST_HOUR}, 'a'), ({FIRST_HOUR + 24 * HOUR}, 'b')")
     path, first = path_of(server, "nulls"), FIRST_HOUR - 24 * HOUR
     times = [first + number for number in range(1 + NULLS_IN_A_ROW)]
     rows = {"ts": times, "s": ["a", *[None] * NULLS_IN_A_ROW]}
     alone(server, path, lambda: _commit(tornproof.open(path), rows, tornproof.WriterOptions()))
     demand_equal("counts", [[3 + NULLS_IN_A_ROW, 3]], server.execute("SELECT count(), count(s) FROM nulls"))
-    server.execute(f"INSERT INTO nulls VALUES ({first + SECOND}, 'c')")
-    server.settle("nulls")
+    _apply(server, "nulls", f"INSERT INTO nulls VALUES ({first + SECOND}, 'c')")
     demand_equal("counts", [[4 + NULLS_IN_A_ROW, 4]], server.execute("SELECT count(), count(s) FROM nulls"))
     alone(server, path, lambda: tornproof.migrate(path))
     _demand_sound(path)
@@ -355,17 +350,15 @@ def _types_changed_and_converted(server: Server, tally: Tally) -> tuple[Outcome,
     server.execute("CREATE TABLE retyped (ts TIMESTAMP, v INT, s STRING) TIMESTAMP(ts) PARTITION BY HOUR WAL")
     values = ", ".join(f"({FIRST_HOUR + hour * HOUR}, {hour}, 'text {hour}')" for hour in range(4))
     server.execute(f"INSERT INTO retyped VALUES {values}, ({FIRST_HOUR + SECOND}, NULL, NULL)")
-    for change in ("v TYPE LONG", "v TYPE DOUBLE", "s TYPE VARCHAR"):
-        server.settle("retyped")
-        server.execute(f"ALTER TABLE retyped ALTER COLUMN {change}")
-    hours = ", ".join(f"'2024-01-01T0{hour}'" for hour in range(PARQUET_HOURS))
-    server.execute(f"ALTER TABLE retyped CONVERT PARTITION TO PARQUET LIST {hours}")
     server.settle("retyped")
+    for change in ("v TYPE LONG", "v TYPE DOUBLE", "s TYPE VARCHAR"):
+        _apply(server, "retyped", f"ALTER TABLE retyped ALTER COLUMN {change}")
+    hours = ", ".join(f"'2024-01-01T0{hour}'" for hour in range(PARQUET_HOURS))
+    _apply(server, "retyped", f"ALTER TABLE retyped CONVERT PARTITION TO PARQUET LIST {hours}")
     path, last = path_of(server, "retyped"), FIRST_HOUR + PARQUET_HOURS * HOUR
     parquet_rows = server.execute(f"SELECT v, s FROM retyped WHERE ts < {last}")
     alone(server, path, lambda: tornproof.migrate(path))
-    with tornproof.open(path).snapshot() as snapshot:
-        ours = [[*row.values()] for row in snapshot.to_arrow(["v", "s"]).to_pylist()]
+    ours = _our_rows(path, ["v", "s"])
     demand_equal("rows", parquet_rows, ours)
     row = {"ts": [FIRST_HOUR + 2 * SECOND], "v": [0.5], "s": ["ours"]}
     alone(server, path, lambda: _commit(tornproof.open(path), row))
@@ -378,16 +371,14 @@ def _type_of_a_column_in_front_changed(server: Server, tally: Tally) -> tuple[Ou
     """The server changes the types of columns, one of them after the others, converts, and reads; nothing is ours."""
     server.execute("CREATE TABLE in_front (ts TIMESTAMP, a INT, b INT) TIMESTAMP(ts) PARTITION BY HOUR WAL")
     server.execute(f"INSERT INTO in_front VALUES ({FIRST_HOUR}, 1, 2), ({FIRST_HOUR + HOUR}, 3, 4)")
-    for change in ("a TYPE DOUBLE", "b TYPE DOUBLE", "a TYPE LONG", "a TYPE DOUBLE"):
-        server.settle("in_front")
-        server.execute(f"ALTER TABLE in_front ALTER COLUMN {change}")
-    server.execute("ALTER TABLE in_front CONVERT PARTITION TO PARQUET LIST '2024-01-01T00'")
     server.settle("in_front")
+    for change in ("a TYPE DOUBLE", "b TYPE DOUBLE", "a TYPE LONG", "a TYPE DOUBLE"):
+        _apply(server, "in_front", f"ALTER TABLE in_front ALTER COLUMN {change}")
+    _apply(server, "in_front", "ALTER TABLE in_front CONVERT PARTITION TO PARQUET LIST '2024-01-01T00'")
     path = path_of(server, "in_front")
     found = server.execute("SELECT a, b FROM in_front")
     alone(server, path, lambda: tornproof.migrate(path))
-    with tornproof.open(path).snapshot() as snapshot:
-        demand_equal("our rows", [[1.0, 2.0]], [[*row.values()] for row in snapshot.to_arrow(["a", "b"]).to_pylist()])
+    demand_equal("our rows", [[1.0, 2.0]], _our_rows(path, ["a", "b"]))
     if found == [[1.0, 2.0], [3.0, 4.0]]:
         return Outcome.AGREES, "two rows"
     return Outcome.SERVER, f"values of another column: it reads {found[0]}, and [1.0, 2.0] was inserted"
@@ -398,18 +389,18 @@ def _insert_after_a_change_of_type(server: Server, tally: Tally) -> tuple[Outcom
     # One that dies of a statement dies of it again when it is started.
     with _another(server) as own:
         own.execute("CREATE TABLE after (ts TIMESTAMP, n INT, a INT) TIMESTAMP(ts) PARTITION BY HOUR WAL")
-        own.execute(f"INSERT INTO after VALUES ({FIRST_HOUR}, 0, 1), ({FIRST_HOUR + HOUR}, 0, 2)")
-        own.settle("after")
-        own.execute("ALTER TABLE after ALTER COLUMN a TYPE LONG")
-        own.settle("after")
-        own.execute("ALTER TABLE after CONVERT PARTITION TO PARQUET LIST '2024-01-01T00'")
-        own.settle("after")
+        _apply(
+            own,
+            "after",
+            f"INSERT INTO after VALUES ({FIRST_HOUR}, 0, 1), ({FIRST_HOUR + HOUR}, 0, 2)",
+            "ALTER TABLE after ALTER COLUMN a TYPE LONG",
+            "ALTER TABLE after CONVERT PARTITION TO PARQUET LIST '2024-01-01T00'",
+        )
         try:
-            own.execute(f"INSERT INTO after VALUES ({FIRST_HOUR}, 0, 3)")
-            own.settle("after")
+            _apply(own, "after", f"INSERT INTO after VALUES ({FIRST_HOUR}, 0, 3)")
             found = own.execute("SELECT a FROM after")
         except ServerError as error:
-            return Outcome.SERVER, f"{'its process dies' * own.has_died() or 'it refuses'}: {_first_part(error)}"
+            return Outcome.SERVER, _failure(own, error)
     demand_equal("rows", [[1], [3], [2]], found)
     return Outcome.AGREES, "three rows"
 
@@ -472,12 +463,13 @@ def _server_upserts_beside_a_border_of_row_groups(server: Server, tally: Tally) 
         *((FIRST_HOUR + 1, number) for number in range(3)),
         (FIRST_HOUR + HOUR, 0),
     ]
-    server.execute("INSERT INTO border VALUES " + ", ".join(f"({time}, {number}, 1)" for time, number in keys))
-    server.settle("border")
-    server.execute("ALTER TABLE border CONVERT PARTITION TO PARQUET LIST '2024-01-01T00'")
-    server.settle("border")
-    server.execute(f"INSERT INTO border VALUES ({FIRST_HOUR + 1}, 2, 2)")
-    server.settle("border")
+    _apply(
+        server,
+        "border",
+        "INSERT INTO border VALUES " + ", ".join(f"({time}, {number}, 1)" for time, number in keys),
+        "ALTER TABLE border CONVERT PARTITION TO PARQUET LIST '2024-01-01T00'",
+        f"INSERT INTO border VALUES ({FIRST_HOUR + 1}, 2, 2)",
+    )
     found = server.execute("SELECT v FROM border WHERE w = 2")
     if found == [[2]]:
         return Outcome.AGREES, "the row has its new value"
@@ -568,8 +560,7 @@ def _prepared(server: Server, name: str, form: Form, tally: Tally) -> SharedTabl
 
 
 def _add_column(server: Server, table: SharedTable) -> None:
-    server.execute(f"ALTER TABLE {table.name} ADD COLUMN e LONG")
-    server.settle(table.name)
+    _apply(server, table.name, f"ALTER TABLE {table.name} ADD COLUMN e LONG")
 
 
 def _rejection(path: Path, act: Callable[[], Any]) -> str | None:
@@ -588,6 +579,22 @@ def _commit(table: tornproof.Table, columns: dict[str, Any], options: tornproof.
     with table.writer(options, allow_parquet_last=True) as writer:
         writer.write(pa.table(columns).cast(writer.schema))
         writer.commit()
+
+
+def _apply(server: Server, table: str, *statements: str) -> None:
+    """Execute statements, each once the server has applied the one before to the table."""
+    for statement in statements:
+        server.execute(statement)
+        server.settle(table)
+
+
+def _our_rows(path: Path, columns: Sequence[str]) -> list[list[Any]]:
+    with tornproof.open(path).snapshot() as snapshot:
+        return [[*row.values()] for row in snapshot.to_arrow(columns).to_pylist()]
+
+
+def _failure(server: Server, error: ServerError) -> str:
+    return f"{'its process dies' * server.has_died() or 'it refuses'}: {_first_part(error)}"
 
 
 def _first_part(error: Exception) -> str:

@@ -56,6 +56,7 @@ def _parts(trials: Sequence[Trial]) -> Iterator[str]:
         aside = {each.name for each in ALL if is_set_aside(each.name) and not each.argument}
         tried = aside & {each.fault for each in wanted}
         yield f"Of the {len(aside)} faults that are set aside and harm somebody, {len(tried)} were tried.\n"
+        yield from _seeds(wanted)
         stones = milestones(survival([(each.cpu_seconds, each.is_detected) for each in wanted]))
         left = "; ".join(f"{time:.0f} s: {100 * share:.0f} %" for time, share in stones)
         yield f"Not detected after so many CPU seconds (Kaplan–Meier): {left}.\n"
@@ -69,6 +70,15 @@ def _parts(trials: Sequence[Trial]) -> Iterator[str]:
     yield from _others(checks)
     yield "## Which phase finds which fault first\n"
     yield markdown_table(("family", "fault", "phase", "cases", "CPU s"), map(_found, wanted))
+
+
+def _seeds(wanted: Sequence[Trial]) -> Iterator[str]:
+    seeds = {each.seed for each in wanted}
+    faults = {each.fault for each in wanted}
+    if len(wanted) == len(faults) and len(seeds) > 1:
+        yield f"Each was tried with one of {len(seeds)} seeds, drawn by its name.\n"
+    else:
+        yield f"{len(wanted):,} trials: {len(faults)} faults, with {len(seeds)} seeds.\n"
 
 
 def _missed(wanted: Iterable[Trial]) -> Iterator[str]:

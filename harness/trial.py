@@ -60,6 +60,11 @@ def is_set_aside(name: str) -> bool:
     return zlib.crc32(name.encode()) % PARTS == 0
 
 
+def seed_of(name: str, count: int) -> int:
+    """Return the one of so many seeds that is drawn for a fault, whether or not it is set aside."""
+    return zlib.crc32(name.encode()) // PARTS % count
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
     """A process that has ended: the CPU time of it and its children, and what it complained about."""

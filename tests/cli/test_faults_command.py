@@ -3,6 +3,7 @@
 import re
 import shutil
 import signal
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -197,6 +198,19 @@ def test_a_report_of_fewer_trials_than_were_wanted_is_unknown(tmp_path: Path, mo
     assert run_here("report", tmp_path).code == ExitCode.UNKNOWN
     assert run_here("faults", OTHER, "--workers", 1, "--report", tmp_path).code == ExitCode.VALID
     assert run_here("report", tmp_path).code == ExitCode.VALID
+
+
+def test_with_one_seed_each_fault_has_another_of_those_that_are_meant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Trials, "rows", lambda _, fault, seed: iter([row_of(fault, seed)]))
+    run_here("faults", "--seeds", 30, "--one-seed", "--report", tmp_path)
+    rows = pq.read_table(tmp_path / "faults.parquet").to_pylist()
+    assert len({row["fault"] for row in rows}) == len(rows) > 700
+    counts = Counter(row["seed"] for row in rows)
+    assert sorted(counts) == [*range(30)] and max(counts.values()) < 50
+    with pytest.raises(UsageError, match="--seeds 0: nothing is tried"):
+        run_here("faults", NAME, "--seeds", 0, "--one-seed")
 
 
 def test_a_told_trial_that_misses_counts_for_the_command_and_for_its_report(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,7 +19,7 @@ from tornproof.cli.report_writing import ReportOption, prepare_outputs, write_re
 from tornproof.harness.check import PhaseName
 from tornproof.harness.common.effort import DEFAULT
 from tornproof.harness.mutation.fault_file import BENIGN, JUDGES, FaultFile, fault_files, fault_files_in
-from tornproof.harness.trial import PHASES, REPLAYS, Row, Trials, is_set_aside
+from tornproof.harness.trial import PHASES, REPLAYS, Row, Trials, is_set_aside, seed_of
 from tornproof.impl.errors import UsageError
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.table import open_table
@@ -63,6 +63,9 @@ def faults(
     seeds: Annotated[
         int, typer.Option(min=0, max=SEEDS_MAX, help="With so many seeds, from 0; with none only as --told says.")
     ] = 1,
+    one_seed: Annotated[
+        bool, typer.Option("--one-seed", help="Each fault with one of the seeds, drawn by its name, instead of all.")
+    ] = False,
     replays: Annotated[
         int, typer.Option(min=1, max=REPLAYS_MAX, help="How often a finding must replay to count.")
     ] = REPLAYS,
@@ -95,7 +98,14 @@ def faults(
         tries_all=all_phases,
     )
     rows: list[Row] = []
-    wanted = [(fault, seed) for fault in chosen for seed in _seeds(fault, seeds, is_told=told)]
+    wanted: list[tuple[FaultFile, int | None]] = [
+        (fault, None) for fault in chosen if told and fault.explorer is not None
+    ]
+    wanted += [
+        (fault, seed)
+        for fault in chosen
+        for seed in ([seed_of(fault.name, seeds)] if one_seed and seeds else range(seeds))
+    ]
     if not wanted:
         raise UsageError("--seeds 0: nothing is tried but what --told adds, where a fault has an explorer")
     # Imported here, because other commands are without what reports need.
@@ -179,11 +189,6 @@ def _run(
 
 def _ended(row: Row) -> str:
     return f"{row['fault']}: {row['verdict']} in {row['phase']} after {row['cpu_seconds']:.1f} s of CPU time"
-
-
-def _seeds(fault: FaultFile, count: int, *, is_told: bool) -> Iterator[int | None]:
-    yield from [None] if is_told and fault.explorer is not None else []
-    yield from range(count)
 
 
 def _listed(fault: FaultFile) -> dict[str, Any]:

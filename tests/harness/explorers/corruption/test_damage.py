@@ -5,6 +5,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,14 +21,15 @@ from tornproof.harness.explorers.corruption.catalogue import listed
 from tornproof.harness.explorers.corruption.explorer import (
     RECHECKS_MAX,
     TASK_SIZE,
+    WEIGHT_BYTES,
     damage_exploration,
     judge_task,
     plan,
     plan_bits_and_lengths,
 )
 from tornproof.harness.explorers.corruption.judge import FOUND, Judge, Outcome
-from tornproof.harness.explorers.corruption.plan import Damage, Flip, Kind, split
-from tornproof.harness.explorers.corruption.report import COVERAGE_GOALS
+from tornproof.harness.explorers.corruption.plan import Damage, Flip, Kind, Task, split
+from tornproof.harness.explorers.corruption.report import COVERAGE_GOALS, Plan, Run, phase_of
 from tornproof.harness.explorers.corruption.served import NAME, PATH, served_image
 from tornproof.harness.parallel import tasks
 from tornproof.harness.parallel.tasks import TableQuestion
@@ -156,6 +158,37 @@ def test_a_damage_of_much_metadata_counts_as_many(questdb_data: Path) -> None:
     judge = Judge(capture_table(OperatingSystemStorage(), path), path)
     sizes = {task.file.rpartition("/")[2]: task.size for task in plan_bits_and_lengths(judge, 200_000)}
     assert sum(sizes.values()) < 100_000, "its _pm of 11 KB makes two damages of one"
+
+
+def test_a_damage_of_a_file_costs_what_its_own_footer_does() -> None:
+    lengths = {"small": 100, "large": 25 * WEIGHT_BYTES}
+    partitions = {
+        name: SimpleNamespace(
+            metadata=SimpleNamespace(
+                generation=SimpleNamespace(
+                    position=SimpleNamespace(fixed=SimpleNamespace(parquet_footer_length=length))
+                )
+            )
+        )
+        for name, length in lengths.items()
+    }
+    judge: Any = SimpleNamespace(
+        regions=[f"{name}/data.parquet" for name in lengths], size_bytes=lambda _: 1_000, partitions=partitions
+    )
+    judge.of = lambda _: judge
+    # 9,000 bits and lengths of each file: once, and 25 times.
+    assert {task.step for task in plan_bits_and_lengths(judge, 26 * 9_000)} == {1}
+    assert {task.step for task in plan_bits_and_lengths(judge, 26 * 3_000)} == {3}
+
+
+def test_of_a_sample_the_bound_counts_what_is_tried_of_it_and_what_was_left() -> None:
+    sample = Task(file="f", kind=Kind.STALE_WORD, start=0, stop=100, step=7)
+    (piece, *_), left = split(sample, 5), replace(sample, start=7, step=21)
+    run = Run(plan=Plan(tasks=(sample,), sampled=frozenset({(sample.kind, "f")}), older_count=3), left=[left])
+    assert (sample.size, left.size, piece.step) == (15, 5, 21)
+    assert (
+        f"15 {sample.kind.value} (against the 3 versions before), a sample, 5 of them not tried" in phase_of(run).bound
+    )
 
 
 def test_what_a_time_limit_left_out_is_reported_as_a_smaller_bound() -> None:

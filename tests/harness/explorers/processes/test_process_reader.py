@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tornproof.harness.explorers.processes.reader import _Reading
+from tornproof.harness.explorers.processes.reader import LATER_COMMITS, _Reading
 from tornproof.impl.errors import CorruptError, FileMissingError, StorageError
 
 GONE = FileMissingError("_pm", "open", "it is not there")
@@ -44,6 +44,19 @@ def test_only_who_misses_a_file_of_an_older_version_reads_again(
     else:
         with pytest.raises(type(error)):
             reading._reloading(read)
+
+
+def test_a_pinned_reader_does_not_wait_for_one_exact_version() -> None:
+    """The version that it waits for may have passed between two looks."""
+    polls = iter(range(3))
+    seen = iter((1, 3, 1 + LATER_COMMITS + 1))
+    reading = _Reading.__new__(_Reading)
+    reading._connection = SimpleNamespace(poll=lambda _: next(polls) is None)  # type: ignore[assignment]
+    reading._table = SimpleNamespace(  # type: ignore[assignment]
+        transaction=lambda: SimpleNamespace(version=next(seen))
+    )
+    reading._wait_for_commits(1)
+    assert [*seen] == []
 
 
 def test_a_read_that_a_full_disk_ends_is_no_failed_read() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from depth import nightly
+from msgspec import structs
 from planted_faults import planted
 from replayed import all_that_replay
 
@@ -19,6 +20,7 @@ from tornproof.harness.common.patch import replaced
 from tornproof.harness.explorers.roundtrip.explorer import findings_of
 from tornproof.harness.explorers.roundtrip.forms import opened
 from tornproof.harness.explorers.roundtrip.parts import part_of
+from tornproof.harness.explorers.roundtrip.worked_out.machine.machines import machines
 from tornproof.harness.explorers.roundtrip.worked_out.operators import verifications
 from tornproof.harness.explorers.roundtrip.worked_out.operators.verifications import lists_of_others
 from tornproof.harness.explorers.roundtrip.worked_out.parquet import page_indexes
@@ -31,6 +33,7 @@ from tornproof.harness.explorers.roundtrip.worked_out.writing.later_keys import 
     numbers_in,
     table_of_points,
 )
+from tornproof.harness.mutation.fault_file import file_named
 from tornproof.impl.layout.bits import Bits
 from tornproof.impl.parquet.pages import walk_pages
 from tornproof.impl.table.column_versions import ColumnVersions
@@ -164,6 +167,15 @@ def kinds_of(findings: list[Any]) -> set[str]:
 def test_a_mistake_is_one_finding_of_a_kind_which_replays(location: str, broken: Any, kinds: set[str]) -> None:
     findings = all_that_replay("worked_out", replaced(location, broken))
     assert kinds_of(findings) == kinds and len(findings) == len(kinds)
+
+
+def test_a_system_that_knows_no_barrier_is_taken_for_one_that_has_each_command() -> None:
+    """The answer to an unknown call is -1, in which each bit is set."""
+    fault = file_named("barrier of other commands")
+    mistake = structs.replace(fault, after="\n    return barrier if is_there & _GLOBAL else None\n")
+    with planted(mistake):
+        found = [question for question in machines() if question.kind == "fences" and problem_of(question)]
+    assert found and all("commands -1," in question.name for question in found)
 
 
 def left_as_it_was(known: ColumnVersions, *_: object, **__: object) -> ColumnVersions:

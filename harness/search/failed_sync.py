@@ -6,6 +6,7 @@ it to the disk; only what is written again gets there, and likewise for the name
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tornproof.harness.common.system import Target
@@ -28,8 +29,9 @@ from tornproof.harness.simulator.process.observer import Judge, Progress
 from tornproof.harness.simulator.process.simulated_process import NotDeterministicError, Process
 from tornproof.harness.simulator.process.world import ProcessGroup, World
 
-LOST = "the commit was acknowledged, and where what the sync was to write never gets to the disk"
-"""Begins a sentence that a violation ends."""
+_LOST = "and where what the sync was to write never gets to the disk"
+LOST, LOST_BY_OPENING = (f"the {done}, {_LOST}" for done in ("commit was acknowledged", "writer was opened"))
+"""Each begins a sentence that a violation ends."""
 
 
 class LostName(NamedTuple):
@@ -72,20 +74,27 @@ def disk_without(kernel: Kernel, lost: tuple[LostName, ...]) -> DiskImage:
 
 
 def disk_after_failed_sync(
-    target: Target, path: str, disk: DiskImage, operation: Any, number: int, answer: Rejected
+    target: Target,
+    path: str,
+    disk: DiskImage,
+    operations: Sequence[Any],
+    number: int,
+    answer: Rejected,
+    *,
+    in_opening: bool = False,
 ) -> DiskImage:
-    """Commit an operation on a disk while the sync of this number, from 0 on, fails, and return what is then not lost.
+    """Commit operations on a disk while the sync of this number, from 0 on, fails, and return what is then not lost.
 
-    Raises NotDeterministicError if the commit makes no such sync.
+    It is a sync of the first commit, or of the opening before it. Raises NotDeterministicError if there is none.
     """
-    body = writer_session(target, path, [(0, operation)], reads_first=False)
+    body = writer_session(target, path, [*enumerate(operations)], reads_first=False)
     group = ProcessGroup(processes=(Process(WRITER, body),), judge=Judge(lambda operations: None, fails=True))
     world = group.begin(Kernel.of(disk), Progress())
     try:
         for _ in range(number):
-            _go_to_sync(world)
+            _go_to_sync(world, in_opening=in_opening)
             world.step(0)
-        _go_to_sync(world)
+        _go_to_sync(world, in_opening=in_opening)
         lost = names_lost_by(world.kernel, 0, world.call(0))
         fail_call(world, 0, answer)
         while world.nodes[0].call is not None:
@@ -96,10 +105,10 @@ def disk_after_failed_sync(
         group.close()
 
 
-def _go_to_sync(world: World) -> None:
-    while not (_is_committing(world) and world.call(0).kind in BARRIERS):
+def _go_to_sync(world: World, *, in_opening: bool) -> None:
+    while not ((in_opening or _is_committing(world)) and world.call(0).kind in BARRIERS):
         if world.nodes[0].call is None:
-            raise NotDeterministicError("a commit that is done again makes fewer syncs")
+            raise NotDeterministicError("what is done again makes fewer syncs")
         world.step(0)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from tornproof.harness.systems.toy import Toy, ToyWriter
 from tornproof.impl.errors import StorageError
@@ -262,6 +262,28 @@ class DropsUndo(Undo):
             self._remove_copy(storage, path)
         with super().open_writer(storage, path) as writer:
             yield writer
+
+
+class UndoesInVain(Undo):
+    """Broken where a sync fails in an opening: it removes the copy, although what was put back may not be on disk."""
+
+    name = "removes the copy all the same"
+
+    @contextmanager
+    def open_writer(self, storage: Storage, path: str) -> Iterator[ToyWriter]:
+        """Put the copy back."""
+        self._undone(storage, path)
+        with super().open_writer(storage, path) as writer:
+            yield writer
+
+    def put_back(self, storage: Storage, path: str, letters: bytes) -> None:
+        """Overwrite the letters by those of the copy, and remove the copy durably."""
+        with storage.open_for_writing(f"{path}/state") as file:
+            file.truncate(0)
+            file.pwrite(letters, 0)
+            with suppress(StorageError):
+                self.sync(file)
+        self._remove_copy(storage, path)
 
 
 class UndoesUnsynced(Undo):

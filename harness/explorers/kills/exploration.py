@@ -198,7 +198,7 @@ class Exploration:
             storage = replay_prefix(trace.start, trace.steps, step_count)
             self._reached[FAILED_OPENING] += 1
             try:
-                self._judge.fail_opening(storage, *trace.bounds(step_count, 0), opening.fault)
+                self._judge.fail_opening(storage, *trace.bounds(step_count, 0), opening)
             except Violation as violation:
                 self._find(violation, origin)
 

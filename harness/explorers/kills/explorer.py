@@ -33,7 +33,6 @@ from tornproof.harness.explorers.kills.exploration import (
 from tornproof.harness.explorers.kills.judge import Judge, Recovered, Trace
 from tornproof.harness.explorers.kills.plan import Failure, Kill, Origin, origin_of, places_of
 from tornproof.harness.explorers.kills.sessions import Violation
-from tornproof.harness.simulator.filesystem.faulty import Fault
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.simulator.filesystem.written import replay_prefix
@@ -47,7 +46,7 @@ from tornproof.harness.systems.toy import (
     SyncsAgain,
     Toy,
 )
-from tornproof.harness.systems.toy_locks import DropsUndo, LockFile, Undo
+from tornproof.harness.systems.toy_locks import DropsUndo, LockFile, Undo, UndoesInVain
 from tornproof.harness.systems.toy_losses import (
     BREAKS_IN_RECOVERY,
     FORBIDS_COMMITS,
@@ -94,6 +93,7 @@ CONTROLS = (
     (GivesIn(), Property.LOST),
     (TakesUnreadForEmpty(), Property.WRONG_SNAPSHOT),
     (DropsUndo(), Property.LOST),
+    (UndoesInVain(), Property.LOST),
 )
 ONE_OPERATION = (b"o",)
 """Enough for the control that waits for ever, because each of its waits takes as many calls as the bound allows."""
@@ -206,12 +206,12 @@ def _failed_openings(
     """Return what lets each call fail that is like the finding's, of the opening after a kill."""
     calls = judge.calls_of_opening(killed()[0])
     for place in places_of(opening.call, calls, path, opening.fault.at):
-        yield partial(_failed_opening, judge, killed, replace(opening.fault, at=place))
+        yield partial(_failed_opening, judge, killed, replace(opening, fault=replace(opening.fault, at=place)))
 
 
-def _failed_opening(judge: Judge, killed: Callable[[], Left], fault: Fault) -> Left:
+def _failed_opening(judge: Judge, killed: Callable[[], Left], opening: Failure) -> Left:
     left = killed()
-    judge.fail_opening(left[0].copy(), *left[1:], fault)
+    judge.fail_opening(left[0].copy(), *left[1:], opening)
     return left
 
 

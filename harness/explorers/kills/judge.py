@@ -14,8 +14,7 @@ from tornproof.harness.common.system import Target
 from tornproof.harness.common.verdict import shown
 from tornproof.harness.explorers.kills.plan import Failing, Failure, Kill, Origin, failures
 from tornproof.harness.explorers.kills.sessions import Session, Violation, orderly
-from tornproof.harness.search.failed_sync import LOST, disk_after_failed_sync
-from tornproof.harness.simulator.filesystem.faulty import Fault
+from tornproof.harness.search.failed_sync import LOST, LOST_BY_OPENING, disk_after_failed_sync
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import BARRIERS, Call
 from tornproof.harness.simulator.filesystem.kernel import Rejected
@@ -148,7 +147,7 @@ class Judge:
 
     @cached_property
     def _openings(self) -> list[tuple[int, int, list[Call]]]:
-        """The calls of openings after kills, which differ in them or in the commits before them.
+        """The calls of openings after kills, which differ in them, in the files that change, or in the commits before.
 
         Each with the number of steps before its kill, and of the commits that were acknowledged.
         """
@@ -158,8 +157,12 @@ class Judge:
             bounds = trace.bounds(step_count, 0)
             # What an opening violates here is a finding of its own.
             with suppress(Violation):
-                calls = self.calls_of_opening(storage.copy())
-                key = bounds, tuple((call.kind, call.path) for call in calls)
+                opened = storage.copy()
+                calls = self.calls_of_opening(opened)
+                # What a failed sync loses depends on whether what was written was there before.
+                old, new = storage.image().files, opened.image().files
+                changed = frozenset(path for path in {*old, *new} if old.get(path) != new.get(path))
+                key = bounds, changed, tuple((call.kind, call.path) for call in calls)
                 distinct.setdefault(key, (step_count, bounds[0], calls))
         return list(distinct.values())
 
@@ -174,23 +177,45 @@ class Judge:
         with self._orderly(Property.RECOVERY, "opening the writer"), self._session(storage) as session:
             return list(session.calls)
 
-    def fail_opening(self, storage: MemoryStorage, low: int, high: int, fault: Fault) -> None:
+    def fail_opening(self, storage: MemoryStorage, low: int, high: int, failure: Failure) -> None:
         """Let a call of an opening fail on a disk of which a reader sees some commit, and examine what that leaves.
 
         A writer that opens all the same commits the next operation.
         """
+        before, is_opened, bounds = storage.copy(), False, [(low, high)]
+        committed: Sequence[Any] = ()
         seen = self._observe(storage.copy(), low, high, 0)
         with (
             self._orderly(None, "an opening with a failing call"),
             suppress(*self._target.rejections),
-            Session(self._target, self._path, storage, fault) as session,
+            Session(self._target, self._path, storage, failure.fault) as session,
         ):
+            is_opened, calls = True, [*session.calls]
             seen = self._observe(storage.copy(), low, high, seen)
             for operation in self._operations[seen : seen + 1]:
                 high = max(high, seen + 1)
                 session.writer.commit(operation)
                 low = seen = seen + 1
+                committed = (operation,)
+                bounds.append((low, high))
         self.examine(storage.copy(), low, high, seen)
+        if is_opened and failure.call.kind in BARRIERS:
+            number = sum(call.kind in BARRIERS for call in calls[: failure.fault.at])
+            for count, (least, most) in enumerate(bounds):
+                self._lose_opening(before, failure, number, committed[:count], least, most)
+
+    def _lose_opening(
+        self, storage: MemoryStorage, failure: Failure, number: int, committed: Sequence[Any], low: int, high: int
+    ) -> None:
+        """Check that no commit is missing when what a failed sync of the opening was to write is."""
+        answer = Rejected(str(failure.fault.reason))
+        disk = disk_after_failed_sync(
+            self._target, self._path, storage.image(), committed, number, answer, in_opening=True
+        )
+        try:
+            self.examine(MemoryStorage.of(disk).bounded(), low, high)
+        except Violation as violation:
+            raise Violation(violation.violated, f"{LOST_BY_OPENING}, {violation.reason}") from violation
 
     def calls_of_commit(self, storage: MemoryStorage, operation: int) -> list[Call]:
         """Return all calls that a freshly opened writer makes for one operation; uses the disk up."""
@@ -242,8 +267,8 @@ class Judge:
         """
         if not self._target.acknowledges_after_failed_sync:
             raise Violation(Property.SYNCED, "the commit was acknowledged")
-        operation, answer = self._operations[failure.operation], Rejected(str(failure.fault.reason))
-        disk = disk_after_failed_sync(self._target, self._path, storage.image(), operation, number, answer)
+        operations, answer = [self._operations[failure.operation]], Rejected(str(failure.fault.reason))
+        disk = disk_after_failed_sync(self._target, self._path, storage.image(), operations, number, answer)
         count = failure.operation + 1
         try:
             self.examine(MemoryStorage.of(disk).bounded(), count, count)

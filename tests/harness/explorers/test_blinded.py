@@ -307,6 +307,7 @@ KILL_BLINDINGS: dict[str, Blinding] = {
     "no torn write": lambda patch: patch.setattr(Cuts, "of", lambda self, step: ()),
     "no kill in recovery": lambda patch: patch.setattr(kills, "RECOVERY_KILLS_MAX", 0),
     "no going on": lambda patch: patch.setattr(KillJudge, "_go_on", lambda self, storage, index: None),
+    "nothing lost by an opening": lambda patch: patch.setattr(KillJudge, "_lose_opening", lambda *_: None),
 }
 JUDGED_AFTER_POWER_CUTS = (
     Property.LOST,

@@ -43,6 +43,7 @@ from tornproof.harness.explorers.kills.plan import (
     sampled_cuts,
 )
 from tornproof.harness.explorers.kills.sessions import REWORDED
+from tornproof.harness.search.failed_sync import LOST_BY_OPENING
 from tornproof.harness.simulator.filesystem.faulty import Fault, FaultyStorage
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -50,7 +51,7 @@ from tornproof.harness.simulator.filesystem.step_bound import STEP_BOUND
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.systems.table import TableTarget
 from tornproof.harness.systems.toy import HeaderFirst, RecoversInPlace, Toy, ToyWriter
-from tornproof.harness.systems.toy_locks import BusyLockFile, DropsUndo, LockFile, Undo, is_made
+from tornproof.harness.systems.toy_locks import BusyLockFile, DropsUndo, LockFile, Undo, UndoesInVain, is_made
 from tornproof.harness.systems.toy_losses import GivesIn, TakesPartForWhole, TakesUnreadForEmpty
 from tornproof.harness.systems.workload import MADE_PATH, crash_operations, made_image
 from tornproof.impl.errors import BusyError, StorageError
@@ -118,6 +119,65 @@ def test_an_opening_whose_call_fails_loses_nothing() -> None:
     read_back = replace(finding, evidence=json.loads(json.dumps(finding.evidence)))
     assert replay_crash(TakesUnreadForEmpty(), OPERATIONS, read_back, path="toy") is Verdict.INVALID
     assert origin_of(read_back.evidence).evidence() == origin_of(finding.evidence).evidence()
+
+
+class WaitsForTheSync(UndoesInVain):
+    """Sound: it goes on after a failed sync of an opening, and leaves the copy for the next one."""
+
+    def put_back(self, storage: Storage, path: str, letters: bytes) -> None:
+        with suppress(StorageError):
+            self.write_anew(storage, f"{path}/state", letters)
+            self._remove_copy(storage, path)
+
+
+def test_an_opening_that_goes_on_after_a_failed_sync_loses_nothing_where_that_was_in_vain() -> None:
+    """No failed sync of an opening lost what it was to write."""
+    assert violated(WaitsForTheSync()) == set()
+    phase = explored(UndoesInVain())
+    (finding,) = phase.findings
+    assert finding.property == Property.LOST and f"{LOST_BY_OPENING}, a reader sees commit 0" in finding.sentence
+    read_back = replace(finding, evidence=json.loads(json.dumps(finding.evidence)))
+    assert replay_crash(UndoesInVain(), OPERATIONS, read_back, path="toy") is Verdict.INVALID
+    assert replay_crash(WaitsForTheSync(), OPERATIONS, read_back, path="toy") is Verdict.VALID
+
+
+class Appends(Toy):
+    """Sound: a file of letters that each opening makes if there is none, with its name; one letter is never torn."""
+
+    name = "appends"
+
+    @contextmanager
+    def open_writer(self, storage: Storage, path: str) -> Iterator[ToyWriter]:
+        storage.open_for_writing(f"{path}/log", OpenMode.EXISTING_OR_NEW).close()
+        self.sync_names(storage, path)
+        yield ToyWriter(self, storage, path)
+
+    def read(self, storage: Storage, path: str) -> bytes:
+        if storage.kind(f"{path}/log") is EntryKind.MISSING:
+            return b""
+        with storage.open_for_reading(f"{path}/log") as file:
+            return file.pread(file.size_bytes(), 0)
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        with storage.open_for_writing(f"{path}/log") as file:
+            file.pwrite(operation, file.size_bytes())
+            self.sync(file)
+
+
+class AppendsToWhatIsLost(Appends):
+    """Broken where the sync of the name fails: the next commit is in a file that has none after a power cut."""
+
+    def sync_names(self, storage: Storage, path: str) -> None:
+        with suppress(StorageError):
+            super().sync_names(storage, path)
+
+
+def test_what_is_committed_after_an_opening_that_went_on_must_be_there() -> None:
+    phases = [explore_crashes(each(), (b"a", b"b"), path="toy") for each in (Appends, AppendsToWhatIsLost)]
+    assert [phase.verdict for phase in phases] == [Verdict.VALID, Verdict.INVALID]
+    (finding,) = phases[1].findings
+    assert f"{LOST_BY_OPENING}, a reader sees commit 0, though 1 was acknowledged" in finding.sentence
+    assert replay_crash(AppendsToWhatIsLost(), (b"a", b"b"), finding, path="toy") is Verdict.INVALID
 
 
 def test_a_recovery_that_comes_before_every_reader_is_judged_too() -> None:

@@ -89,9 +89,10 @@ class Scenario(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     """One file: `start` is committed before the exploration, `first` by the first session, `second` after a crash.
 
     `filters` are the columns with bloom filters and their rates of false positives. With `symbols` the table has a
-    SYMBOL column too, in which every row has a new symbol or null. `footer_extension` is the form of the start table's
-    Parquet footers, which a writer keeps; with `duplicates` it has numbers in a new encoding too. `must_reach` are
-    coverage goals.
+    SYMBOL column too, in which every row has a new symbol or null. With `later_column` column v came after the start,
+    whose rows have none of it: `_cv` says so, and changes with the commits. `footer_extension` is the form of the start
+    table's Parquet footers, which a writer keeps; with `duplicates` it has numbers in a new encoding too. `must_reach`
+    are coverage goals.
     """
 
     format: Annotated[int, msgspec.Meta(ge=FORMAT, le=FORMAT)]
@@ -102,6 +103,7 @@ class Scenario(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     filters: dict[str, Annotated[float, msgspec.Meta(gt=0, lt=1)]] = {}
     filters_at: FiltersAt = FiltersAt.INLINED
     symbols: bool = False
+    later_column: bool = False
     footer_extension: FooterForm | None = None
     duplicates: bool = False
     start: tuple[Commit, ...] = ()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
-from msgspec.structs import replace
+from msgspec import structs
 
 from tornproof.harness.common.made_rows import rows_for
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -16,11 +16,17 @@ from tornproof.harness.systems.scenario import At, Commit, FiltersAt, Rows, Scen
 from tornproof.harness.systems.table import COLUMNS, GROWING, SYMBOL, TableTarget
 from tornproof.harness.systems.table_operation import TableOperation
 from tornproof.harness.systems.workload import FIRST_TIME, HOUR_MICROSECONDS
+from tornproof.impl.layout.cv import ColumnVersion, ColumnVersionsHeader
+from tornproof.impl.layout.txn import TransactionRecord
 from tornproof.impl.parquet.encode_options import EncodeOptions
+from tornproof.impl.table.column_versions import CV_FILE, DEFAULT_PARTITION, HEADER_BYTES, NO_NAME_TXN
 from tornproof.impl.table.table import Table, open_table
+from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.write.writer_options import BloomOptions, BloomPosition
 
 PATH = "t"
+LATER = "v"
+"""The column that may come after the start."""
 FIRST_OFFSET = 1_000_000
 STEP = 1_000
 ROWS_OF_A_COMMIT = 1_000
@@ -58,7 +64,7 @@ def case_of(scenario: Scenario, target: TableTarget, rules: TraceRules = NO_RULE
     position = BloomPosition.EXTERNAL if scenario.filters_at is FiltersAt.EXTERNAL else BloomPosition.INLINED
     blooms = BloomOptions(columns=scenario.filters, position=position) if scenario.filters else None
     encoding = EncodeOptions(footer_extension=scenario.footer_extension, duplicates=scenario.duplicates or None)
-    options = replace(GROWING, blooms=blooms, encoding=encoding, allow_unreadable_by_servers=True)
+    options = structs.replace(GROWING, blooms=blooms, encoding=encoding, allow_unreadable_by_servers=True)
     columns = (*COLUMNS, SYMBOL) if scenario.symbols else COLUMNS
     home = TableTarget(encode=target.encode, options=options, columns=columns)
     home.create(storage, PATH)
@@ -68,9 +74,13 @@ def case_of(scenario: Scenario, target: TableTarget, rules: TraceRules = NO_RULE
     start = _operations(empty, scenario.start, times, 0)
     # Before the start is committed: afterwards the table has symbols, and rows would have no others.
     operations = _operations(empty, commits, times, len(start))
+    if scenario.later_column:
+        start = tuple(replace(each, rows=tuple(map(_without_later, each.rows))) for each in start)
     for operation in start:
         with home.open_writer(storage, PATH) as writer:
             writer.commit(operation)
+    if scenario.later_column:
+        _come_later(storage)
     return TestCase(
         target=target,
         path=PATH,
@@ -83,6 +93,31 @@ def case_of(scenario: Scenario, target: TableTarget, rules: TraceRules = NO_RULE
         start=storage.image(),
         rules=rules,
     )
+
+
+def _without_later(rows: pa.Table) -> pa.Table:
+    index = rows.schema.get_field_index(LATER)
+    return rows.set_column(index, rows.schema.field(index), pa.nulls(rows.num_rows, rows.schema.field(index).type))
+
+
+def _come_later(storage: MemoryStorage) -> None:
+    """Say in the files of a table, as a server does, that a column came after the last partition."""
+    table = open_table(storage, PATH)
+    transaction = table.transaction()
+    assert table.metadata is not None
+    (column,) = (each for each in table.metadata.columns if each.name == LATER)
+    entry = ColumnVersion(
+        partition_timestamp=DEFAULT_PARTITION,
+        column_index=column.id,
+        name_txn=NO_NAME_TXN,
+        column_top=transaction.partitions[-1].timestamp + HOUR_MICROSECONDS,
+    ).pack()
+    header = ColumnVersionsHeader(version=1, a_offset=0, a_size=0, b_offset=HEADER_BYTES, b_size=len(entry)).pack()
+    place = transaction.record_offset + TransactionRecord.layout.offset_of("column_version")
+    with storage.open_for_writing(f"{PATH}/{CV_FILE}") as file:
+        file.pwrite(header + entry, 0)
+    with storage.open_for_writing(f"{PATH}/{TXN_FILE}") as file:
+        file.pwrite((1).to_bytes(8, "little"), place)
 
 
 def _operations(table: Table, commits: tuple[Commit, ...], times: _Times, number: int) -> tuple[TableOperation, ...]:

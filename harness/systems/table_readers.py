@@ -17,6 +17,7 @@ from tornproof.impl.errors import CorruptError, FileMissingError, Problem, Tornp
 from tornproof.impl.read.reader import Snapshot, raise_first, snapshot_of
 from tornproof.impl.read.reader_protocol import HARDENED_READER, ReaderProtocol
 from tornproof.impl.storage.interface import Storage
+from tornproof.impl.table.column_versions import CV_FILE, read_column_versions
 from tornproof.impl.table.symbols import read_table_symbols, symbol_columns
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.txn.pins import pin_committed
@@ -57,10 +58,11 @@ def see(storage: Storage, path: str, reader: ReaderProtocol = HARDENED_READER) -
 
 
 def seen_in(snapshot: Snapshot) -> Seen:
-    """Return what a snapshot contains, whose symbols can be looked up; raises what reading it raises."""
+    """Return what a snapshot contains, whose symbols and first rows can be looked up; raises what reading it raises."""
     answer = read_answer(snapshot)
     rows = answer.rows.combine_chunks()
     look_symbols_up(snapshot, rows)
+    look_first_rows_up(snapshot, rows)
     return Seen(
         version=answer.version,
         names=answer.names,
@@ -85,6 +87,27 @@ def look_symbols_up(snapshot: Snapshot, rows: pa.Table) -> None:
             expected = f"so many that {symbol!r}, which rows have, is among them"
             actual = len(dictionaries[column.name].symbols)
             raise CorruptError(TXN_FILE, f"COUNT of symbols of column {column.name!r}", None, expected, actual)
+
+
+def look_first_rows_up(snapshot: Snapshot, rows: pa.Table) -> None:
+    """Find the first row of each column as a server does that makes a partition native; raises CorruptError.
+
+    It has no place for values of rows before that.
+    """
+    table, transaction = snapshot.table, snapshot.transaction
+    version = transaction.record.column_version
+    if version == 0 or table.metadata is None:
+        return
+    versions = read_column_versions(table.storage, f"{table.path}/{CV_FILE}", version=version)
+    first = 0
+    for partition in transaction.partitions:
+        for column in table.metadata.columns:
+            top = versions.top(partition.timestamp, column.id, partition.row_count)
+            older = rows[column.name][first : first + top]
+            if older.null_count < top:
+                name = f"first row of column {column.name!r} in the partition at {partition.timestamp}"
+                raise CorruptError(CV_FILE, name, None, "no value in a row before it", f"{top}, after a value")
+        first += partition.row_count
 
 
 class TableReaders(Target, Protocol):

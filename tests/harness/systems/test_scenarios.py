@@ -8,10 +8,15 @@ from tornproof.harness.common.verdict import NOT_TRIED, Finding, Phase, Verdict
 from tornproof.harness.explorers.power_cuts.points import all_coverage_goals
 from tornproof.harness.explorers.schedules import points as schedule_points
 from tornproof.harness.explorers.simulated_phases import simulate
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.simulator.persistence.models import MODELS
 from tornproof.harness.systems.releases import PRESETS
 from tornproof.harness.systems.scenario import Explorer, ScenarioError, load_scenario, parse_scenario, scenario_names
 from tornproof.harness.systems.simulation import Setting, merged, setting_of, settings_of
+from tornproof.harness.systems.table_readers import see
+from tornproof.impl.errors import CorruptError
+from tornproof.impl.table.column_versions import CV_FILE, ColumnVersions, read_column_versions
+from tornproof.impl.table.table import open_table
 
 NAMES = scenario_names()
 GOOD = b"""
@@ -46,6 +51,38 @@ def test_every_scenario_runs_fault_free_and_each_commit_is_seen(name: str) -> No
     commits = (*scenario.first, *scenario.second)
     for commit, before, after in zip(commits, seen, seen[1:], strict=False):
         assert (before == after) is commit.abandon
+
+
+LATER = "first-rows-and-power-cut"
+
+
+def test_commits_to_partitions_that_are_older_than_a_column_change_what_is_said_of_it() -> None:
+    """No scenario had a commit that changes `_cv`."""
+    case = setting_of(load_scenario(LATER), PRESETS["hardened"]).case
+    storage = MemoryStorage.of(case.start)
+    versions, tops = [], []
+    with case.target.open_writer(storage, case.path) as writer:
+        for operation in (None, *case.operations):
+            if operation is not None:
+                writer.commit(operation)
+            transaction = open_table(storage, case.path).transaction()
+            version = transaction.record.column_version
+            known = read_column_versions(storage, f"{case.path}/{CV_FILE}", version=version)
+            versions.append(version)
+            tops.append([known.top(each.timestamp, 1, each.row_count) for each in transaction.partitions])
+    assert versions == [1, 2, 3, 3]
+    assert tops == [[2, 2], [0, 2], [0, 0], [0, 0, 0]]
+
+
+def test_a_value_before_the_first_row_of_its_column_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = setting_of(load_scenario(LATER), PRESETS["hardened"]).case
+    storage = MemoryStorage.of(case.start)
+    assert see(storage, case.path).version == 2
+    monkeypatch.setattr(ColumnVersions, "after", lambda known, *_, **__: known)
+    with case.target.open_writer(storage, case.path) as writer:
+        writer.commit(case.operations[0])
+    with pytest.raises(CorruptError, match=r"_cv: first row of column 'v' in the partition at .* expected no value"):
+        see(storage, case.path)
 
 
 def test_a_file_gives_its_commits_and_readers() -> None:

@@ -19,7 +19,13 @@ from tornproof.harness.systems.workload import FIRST_TIME, HOUR_MICROSECONDS
 from tornproof.impl.layout.cv import ColumnVersion, ColumnVersionsHeader
 from tornproof.impl.layout.txn import TransactionRecord
 from tornproof.impl.parquet.encode_options import EncodeOptions
-from tornproof.impl.table.column_versions import CV_FILE, DEFAULT_PARTITION, HEADER_BYTES, NO_NAME_TXN
+from tornproof.impl.table.column_versions import (
+    CV_FILE,
+    DEFAULT_PARTITION,
+    HEADER_BYTES,
+    NO_NAME_TXN,
+    ColumnVersions,
+)
 from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.write.writer_options import BloomOptions, BloomPosition
@@ -106,16 +112,20 @@ def _come_later(storage: MemoryStorage) -> None:
     transaction = table.transaction()
     assert table.metadata is not None
     (column,) = (each for each in table.metadata.columns if each.name == LATER)
-    entry = ColumnVersion(
-        partition_timestamp=DEFAULT_PARTITION,
-        column_index=column.id,
-        name_txn=NO_NAME_TXN,
-        column_top=transaction.partitions[-1].timestamp + HOUR_MICROSECONDS,
-    ).pack()
-    header = ColumnVersionsHeader(version=1, a_offset=0, a_size=0, b_offset=HEADER_BYTES, b_size=len(entry)).pack()
+    last = transaction.partitions[-1]
+    tops = {DEFAULT_PARTITION: last.timestamp, last.timestamp: last.row_count}
+    entries = ColumnVersions(
+        {
+            (timestamp, column.id): ColumnVersion(
+                partition_timestamp=timestamp, column_index=column.id, name_txn=NO_NAME_TXN, column_top=top
+            )
+            for timestamp, top in tops.items()
+        }
+    ).encode()
+    header = ColumnVersionsHeader(version=1, a_offset=0, a_size=0, b_offset=HEADER_BYTES, b_size=len(entries)).pack()
     place = transaction.record_offset + TransactionRecord.layout.offset_of("column_version")
     with storage.open_for_writing(f"{PATH}/{CV_FILE}") as file:
-        file.pwrite(header + entry, 0)
+        file.pwrite(header + entries, 0)
     with storage.open_for_writing(f"{PATH}/{TXN_FILE}") as file:
         file.pwrite((1).to_bytes(8, "little"), place)
 

@@ -62,12 +62,12 @@ def seen_in(snapshot: Snapshot) -> Seen:
     answer = read_answer(snapshot)
     rows = answer.rows.combine_chunks()
     look_symbols_up(snapshot, rows)
-    look_first_rows_up(snapshot, rows)
+    tops = b"".join(top.to_bytes(8, "little") for top in first_rows(snapshot, rows))
     return Seen(
         version=answer.version,
         names=answer.names,
         row_count=rows.num_rows,
-        digest=hashlib.blake2b(arrow_bytes(rows), digest_size=16).hexdigest(),
+        digest=hashlib.blake2b(arrow_bytes(rows) + tops, digest_size=16).hexdigest(),
     )
 
 
@@ -89,25 +89,25 @@ def look_symbols_up(snapshot: Snapshot, rows: pa.Table) -> None:
             raise CorruptError(TXN_FILE, f"COUNT of symbols of column {column.name!r}", None, expected, actual)
 
 
-def look_first_rows_up(snapshot: Snapshot, rows: pa.Table) -> None:
-    """Find the first row of each column as a server does that makes a partition native; raises CorruptError.
+def first_rows(snapshot: Snapshot, rows: pa.Table) -> Iterator[int]:
+    """Yield the first row of each column in each partition, as a server needs it that makes a partition native.
 
-    It has no place for values of rows before that.
+    Nothing where `_cv` never changed. Raises CorruptError where there is a value before it, which would be lost then.
     """
     table, transaction = snapshot.table, snapshot.transaction
     version = transaction.record.column_version
     if version == 0 or table.metadata is None:
         return
     versions = read_column_versions(table.storage, f"{table.path}/{CV_FILE}", version=version)
-    first = 0
+    start = 0
     for partition in transaction.partitions:
         for column in table.metadata.columns:
             top = versions.top(partition.timestamp, column.id, partition.row_count)
-            older = rows[column.name][first : first + top]
-            if older.null_count < top:
+            if rows[column.name][start : start + top].null_count < top:
                 name = f"first row of column {column.name!r} in the partition at {partition.timestamp}"
                 raise CorruptError(CV_FILE, name, None, "no value in a row before it", f"{top}, after a value")
-        first += partition.row_count
+            yield top
+        start += partition.row_count
 
 
 class TableReaders(Target, Protocol):

@@ -12,8 +12,10 @@ from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.simulator.persistence.models import MODELS
 from tornproof.harness.systems.releases import PRESETS
 from tornproof.harness.systems.scenario import Explorer, ScenarioError, load_scenario, parse_scenario, scenario_names
+from tornproof.harness.systems.scenario_case import FIRST_OFFSET, STEP
 from tornproof.harness.systems.simulation import Setting, merged, setting_of, settings_of
 from tornproof.harness.systems.table_readers import see
+from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.errors import CorruptError
 from tornproof.impl.table.column_versions import CV_FILE, ColumnVersions, read_column_versions
 from tornproof.impl.table.table import open_table
@@ -51,6 +53,15 @@ def test_every_scenario_runs_fault_free_and_each_commit_is_seen(name: str) -> No
     commits = (*scenario.first, *scenario.second)
     for commit, before, after in zip(commits, seen, seen[1:], strict=False):
         assert (before == after) is commit.abandon
+
+
+def test_rows_of_an_hour_that_their_commit_drops_begin_anew_and_later_ones_are_behind_them() -> None:
+    start = b"start = [{ rows = [{ hour = 0, count = 4 }] }]"
+    first = b"first = [{ drop = [0], rows = [{ hour = 0, count = 2 }] }, { rows = [{ hour = 0, count = 2 }] }]"
+    content = b"\n".join((b'format = 1\ntitle = "an hour anew"\nexplorers = ["power"]', start, first))
+    case = setting_of(parse_scenario(content, "anew"), PRESETS["hardened"]).case
+    stamps = [stamp.value for operation in case.operations for rows in operation.rows for stamp in rows["ts"]]
+    assert stamps == [FIRST_TIME + FIRST_OFFSET + STEP * number for number in range(4)]
 
 
 LATER = "first-rows-and-power-cut"

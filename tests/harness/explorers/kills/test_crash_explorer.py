@@ -52,9 +52,9 @@ from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.systems.table import TableTarget
 from tornproof.harness.systems.toy import HeaderFirst, RecoversInPlace, Toy, ToyWriter
 from tornproof.harness.systems.toy_locks import BusyLockFile, DropsUndo, LockFile, Undo, UndoesInVain, is_made
-from tornproof.harness.systems.toy_losses import GivesIn, TakesPartForWhole, TakesUnreadForEmpty
+from tornproof.harness.systems.toy_losses import FORBIDS_COMMITS, GivesIn, TakesPartForWhole, TakesUnreadForEmpty
 from tornproof.harness.systems.workload import MADE_PATH, crash_operations, made_image
-from tornproof.impl.errors import BusyError, StorageError
+from tornproof.impl.errors import BusyError, CorruptError, StorageError
 from tornproof.impl.storage.interface import EntryKind, File, LockMode, OpenMode, Storage, StorageReason
 
 OPERATIONS = (b"one", b"t", b"three")
@@ -178,6 +178,14 @@ def test_what_is_committed_after_an_opening_that_went_on_must_be_there() -> None
     (finding,) = phases[1].findings
     assert f"{LOST_BY_OPENING}, a reader sees commit 0, though 1 was acknowledged" in finding.sentence
     assert replay_crash(AppendsToWhatIsLost(), (b"a", b"b"), finding, path="toy") is Verdict.INVALID
+
+
+def test_a_toy_that_forbids_commits_rejects_them_and_does_not_ignore_them() -> None:
+    storage = MemoryStorage()
+    FORBIDS_COMMITS.create(storage, "toy")
+    storage.open_for_writing("toy/new", OpenMode.NEW).close()
+    with FORBIDS_COMMITS.open_writer(storage, "toy") as writer, pytest.raises(CorruptError, match="closed"):
+        writer.commit(b"one")
 
 
 def test_a_recovery_that_comes_before_every_reader_is_judged_too() -> None:

@@ -147,7 +147,7 @@ class Judge:
 
     @cached_property
     def _openings(self) -> list[tuple[int, int, list[Call]]]:
-        """The calls of openings after kills, which differ in them, in the files that change, or in the commits before.
+        """The calls of openings after kills, which differ in them, in what is seen before, or in what they change.
 
         Each with the number of steps before its kill, and of the commits that were acknowledged.
         """
@@ -159,10 +159,12 @@ class Judge:
             with suppress(Violation):
                 opened = storage.copy()
                 calls = self.calls_of_opening(opened)
+                with self._orderly(Property.REJECTED, "reading"):
+                    seen = self._seen_on(storage.copy())
                 # What a failed sync loses depends on whether what was written was there before.
                 old, new = storage.image().files, opened.image().files
                 changed = frozenset(path for path in {*old, *new} if old.get(path) != new.get(path))
-                key = bounds, changed, tuple((call.kind, call.path) for call in calls)
+                key = bounds, seen, changed, tuple((call.kind, call.path) for call in calls)
                 distinct.setdefault(key, (step_count, bounds[0], calls))
         return list(distinct.values())
 

@@ -182,6 +182,7 @@ def test_a_phase_some_of_whose_test_cases_have_no_result_is_unknown_and_says_how
     whole = merged("x", [("a", phase(1)), ("b", phase(1, complete=False))], ["c", "d", "e"])
     assert (whole.verdict, whole.note) == (Verdict.UNKNOWN, "the run was cut before 3 of 5 test cases had a result")
     assert merged("x", [("a", phase(1)), ("b", phase(1, complete=False))]).verdict is Verdict.VALID
+    assert merged("x", [("a", phase(1))], ["b"]).bound.startswith("1 of 2 test cases complete")
 
 
 @pytest.mark.parametrize("complete", [True, False])

@@ -109,6 +109,15 @@ def test_a_misdirected_block_is_a_neighbour_the_first_one_or_of_another_file() -
     assert all(len(damage.apply(contents["p/_pm"])) == 34 for damage in damages)
 
 
+def test_the_kind_of_a_misdirected_block_is_that_of_its_size_also_at_the_end_of_a_file() -> None:
+    contents = {"f": bytes(range(32)) + bytes(range(100, 108)), "g": bytes(range(50, 84))}
+    for block_bytes, kind in ((8, Kind.MISDIRECTED_WORD), (16, Kind.MISDIRECTED_BLOCK)):
+        for file in contents:
+            damages = list(misdirected(contents, file, (block_bytes,), 100))
+            assert {damage.kind for damage in damages} == {kind}
+            assert any(not damage.description.startswith(f"{block_bytes} bytes ") for damage in damages)
+
+
 def test_a_block_written_elsewhere_is_missing_and_overwrites_another() -> None:
     contents = {"p/f": NEW, "p/g": b"g" * 40}
     damages = list(lost(contents, "p/f", (8,), 100, [{"p/f": OLD}]))

@@ -180,6 +180,36 @@ def test_what_is_committed_after_an_opening_that_went_on_must_be_there() -> None
     assert replay_crash(AppendsToWhatIsLost(), (b"a", b"b"), finding, path="toy") is Verdict.INVALID
 
 
+class TakesBack(Toy):
+    """Broken where the opening after a kill is rejected: it takes back a commit that was there for all to see."""
+
+    name = "takes back"
+
+    @contextmanager
+    def open_writer(self, storage: Storage, path: str) -> Iterator[ToyWriter]:
+        if storage.kind(f"{path}/before") is EntryKind.FILE:
+            try:
+                self.sync_names(storage, path)
+            except StorageError:
+                storage.rename(f"{path}/before", f"{path}/state")
+                raise
+            storage.unlink(f"{path}/before")
+        with super().open_writer(storage, path) as writer:
+            yield writer
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        self.write_anew(storage, f"{path}/copy", self.read(storage, path))
+        storage.rename(f"{path}/copy", f"{path}/before")
+        super().commit(storage, path, operation)
+        storage.unlink(f"{path}/before")
+
+
+def test_what_was_seen_is_there_after_an_opening_that_is_rejected() -> None:
+    phase = explored(TakesBack())
+    found = [each for each in phase.findings if "in the opening after that fails" in each.sentence]
+    assert Property.SEEN_LOST in {each.property for each in found}
+
+
 def test_a_toy_that_forbids_commits_rejects_them_and_does_not_ignore_them() -> None:
     storage = MemoryStorage()
     FORBIDS_COMMITS.create(storage, "toy")

@@ -329,6 +329,19 @@ def test_every_operation_of_the_model_is_driven(monkeypatch: pytest.MonkeyPatch)
     assert driven >= {(Commit, True, False), (Commit, True, True), (Recover, False, True)}
 
 
+def test_each_batch_of_a_search_has_a_seed_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = []
+
+    def run_batch(search: Search, number: int, first: int) -> None:
+        numbers.append((number, first))
+        search._is_over = len(numbers) == 3
+
+    monkeypatch.setattr(Search, "_run_batch", run_batch)
+    start = prepare(None, "/table")
+    Search(start=start, kind=MEMORY, scratch="", encode=remembered_encoder(), steps=0).run(7)
+    assert len({number for number, _ in numbers}) == len({first for _, first in numbers}) == 3
+
+
 def test_a_refusal_counts_only_where_the_table_can_have_what_it_is_for() -> None:
     image, reached = made_image(), Counter[str]()
     storage, start = MemoryStorage.of(image), SimpleNamespace(metadata=open_table(image, MADE_PATH).metadata)

@@ -70,6 +70,7 @@ LATER = "first-rows-and-power-cut"
 def test_commits_to_partitions_that_are_older_than_a_column_change_what_is_said_of_it() -> None:
     """No scenario had a commit that changes `_cv`."""
     case = setting_of(load_scenario(LATER), PRESETS["hardened"]).case
+    assert case.start is not None
     storage = MemoryStorage.of(case.start)
     versions, tops = [], []
     with case.target.open_writer(storage, case.path) as writer:
@@ -87,6 +88,7 @@ def test_commits_to_partitions_that_are_older_than_a_column_change_what_is_said_
 
 def test_a_value_before_the_first_row_of_its_column_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     case = setting_of(load_scenario(LATER), PRESETS["hardened"]).case
+    assert case.start is not None
     storage = MemoryStorage.of(case.start)
     assert see(storage, case.path).version == 2
     monkeypatch.setattr(ColumnVersions, "after", lambda known, *_, **__: known)

@@ -1,7 +1,8 @@
 """Coverage points of readers: each stands for what happened, and for nothing else."""
 
-from tornproof.harness.explorers.schedules.points import DATA_GREW, TAIL_BYTES, _AnsweredCall, _of_generations
+from tornproof.harness.explorers.schedules.points import DATA_GREW, _AnsweredCall, _of_generations
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
+from tornproof.impl.table.partition import TAIL_BYTES
 
 
 def read_of(directory: str, *, size_bytes: int, token: int) -> list[_AnsweredCall]:

@@ -1,10 +1,14 @@
-"""docs/power.md from trials of planted faults: `python docs/power_page.py FOLDER/faults.parquet … > docs/power.md`."""
+"""docs/power.md from trials of planted faults: `python docs/power_page.py FOLDER/faults.parquet … > docs/power.md`.
+
+Where they were tried at several times, each file has what is said of it in front: `"TEXT=FILE"`.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 from tornproof.harness.common.markdown import markdown_table
 from tornproof.harness.mutation.catalogue import ALL
@@ -40,12 +44,17 @@ that are known by now; what a check finds of others, at first sight, is in the d
 """
 
 
-def page(trials: Sequence[Trial]) -> str:
+Run: TypeAlias = tuple[str, Sequence[Trial]]
+"""What is said of a run, and its trials."""
+
+
+def page(runs: Sequence[Run]) -> str:
     """Return the document."""
-    return HEAD + "\n".join(_parts(trials))
+    return HEAD + "\n".join(_parts(runs))
 
 
-def _parts(trials: Sequence[Trial]) -> Iterator[str]:
+def _parts(runs: Sequence[Run]) -> Iterator[str]:
+    trials = [trial for _, of_run in runs for trial in of_run]
     checks, told = untold_of(trials), told_of(trials)
     wanted = faults_of(checks)
     yield "## Told nothing\n"
@@ -56,7 +65,7 @@ def _parts(trials: Sequence[Trial]) -> Iterator[str]:
         aside = {each.name for each in ALL if is_set_aside(each.name) and not each.argument}
         tried = aside & {each.fault for each in wanted}
         yield f"Of the {len(aside)} faults that are set aside and harm somebody, {len(tried)} were tried.\n"
-        yield from _seeds(wanted)
+        yield from _runs(runs)
         stones = milestones(survival([(each.cpu_seconds, each.is_detected) for each in wanted]))
         left = "; ".join(f"{time:.0f} s: {100 * share:.0f} %" for time, share in stones)
         yield f"Not detected after so many CPU seconds (Kaplan–Meier): {left}.\n"
@@ -72,13 +81,15 @@ def _parts(trials: Sequence[Trial]) -> Iterator[str]:
     yield markdown_table(("family", "fault", "phase", "cases", "CPU s"), map(_found, wanted))
 
 
-def _seeds(wanted: Sequence[Trial]) -> Iterator[str]:
-    seeds = {each.seed for each in wanted}
-    faults = {each.fault for each in wanted}
-    if len(wanted) == len(faults) and len(seeds) > 1:
-        yield f"Each was tried with one of {len(seeds)} seeds, drawn by its name.\n"
-    else:
-        yield f"{len(wanted):,} trials: {len(faults)} faults, with {len(seeds)} seeds.\n"
+def _runs(runs: Sequence[Run]) -> Iterator[str]:
+    cells = []
+    for said, trials in runs:
+        wanted = faults_of(untold_of(trials))
+        if wanted:
+            (*_, whole) = totals(wanted)
+            cells.append((said, str(len({each.seed for each in wanted})), *whole.cells[1:]))
+    if len(cells) > 1:
+        yield markdown_table(("run", "seeds", *TOTAL_TITLES[1:]), cells)
 
 
 def _missed(wanted: Iterable[Trial]) -> Iterator[str]:
@@ -115,4 +126,5 @@ def _found(trial: Trial) -> tuple[str, ...]:
 
 
 if __name__ == "__main__":
-    print(page([trial for file in sys.argv[1:] for trial in read_trials(Path(file))]), end="")
+    named = [argument.rpartition("=") for argument in sys.argv[1:]]
+    print(page([(said, read_trials(Path(file))) for said, _, file in named]), end="")

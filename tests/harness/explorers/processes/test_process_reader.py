@@ -51,7 +51,7 @@ def test_a_pinned_reader_does_not_wait_for_one_exact_version() -> None:
     polls = iter(range(3))
     seen = iter((1, 3, 1 + LATER_COMMITS + 1))
     reading = _Reading.__new__(_Reading)
-    reading._connection = SimpleNamespace(poll=lambda _: next(polls) is None)  # type: ignore[assignment]
+    reading._connection = SimpleNamespace(poll=lambda _: next(polls) is None)
     reading._table = SimpleNamespace(  # type: ignore[assignment]
         transaction=lambda: SimpleNamespace(version=next(seen))
     )

@@ -199,7 +199,12 @@ def _texts_of_numbers() -> Iterator[Offered]:
         ("CHAR", ("7", "A", "€"), (0x37, 0x41, 0x20AC), ("12", "\U0001f600")),
         ("IPV4", ("10.0.0.1", "0.0.0.12"), (10 << 24 | 1, 12), ("12", "")),
         ("GEOHASH(15b)", ("012", "zzz"), (34, (1 << 15) - 1), ("12", "0123", "00a")),
-        ("GEOHASH(1b)", (), (), ("1",)),
+        # No text has the bits of a part of a digit.
+        *(
+            (f"GEOHASH({bits}b)", (), (), ("1" * (bits // 5), "1" * (bits // 5 + 1)))
+            for bits in GEOHASH_BITS
+            if bits % 5
+        ),
     )
     for of in (pa.string(), pa.large_string(), pa.string_view(), pa.binary()):
         for name, fitting, numbers, wrong in texts:

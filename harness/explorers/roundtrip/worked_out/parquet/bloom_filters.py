@@ -6,14 +6,14 @@ import functools
 import itertools
 import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 import xxhash
 
 from tornproof.harness.common.copies import open_writer_of_copy
-from tornproof.harness.common.new_tables import new_table_of_rows
+from tornproof.harness.common.new_tables import commit_rows, new_table, new_table_of_rows
 from tornproof.harness.common.whose_error import the_only
 from tornproof.harness.explorers.model_based.other_footers import CHUNK_FACTS, with_fields_of
 from tornproof.harness.explorers.roundtrip.forms import parquet_of, reader_of
@@ -21,10 +21,12 @@ from tornproof.harness.explorers.roundtrip.worked_out.metadata.hashes import SYM
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, ask
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
+from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.migrate.convert import convert
 from tornproof.impl.parquet import bloom
 from tornproof.impl.parquet.thrift import Field, Kind, Struct, encode
-from tornproof.impl.pm.chain import decode_chain
+from tornproof.impl.pm.bloom_position import bitset_of
+from tornproof.impl.pm.chain import Metadata, decode_chain
 from tornproof.impl.table.partition import PM_FILE
 from tornproof.impl.table.table import open_table
 from tornproof.impl.verify.pages import missing_values
@@ -37,6 +39,8 @@ ZEROS: tuple[list[float | None], ...] = ([1.5], [0.0], [-0.0], [0.0, -0.0, 1.5],
 FILTER_BYTES_MAX = 4096
 LARGE_FILTER_BYTES = 1 << 20
 """The number of a word in such a filter has more than 16 bits."""
+NUMBERS = {"a": (1, 2), "b": (3, 4), "c": (5, 6)}
+"""Of each column one in each row group."""
 HASHED = {
     **dict.fromkeys((pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string(), pa.binary(16)), True),
     **dict.fromkeys((pa.bool_(), pa.list_(pa.float64()), pa.struct({"a": pa.int64()}), pa.decimal128(9, 2)), False),
@@ -148,7 +152,7 @@ def bloom_filters() -> Iterator[Question]:
 
 
 def asked_filters() -> Iterator[Question]:
-    """Yield partitions with a filter that are rewritten with others, with none, or as they are."""
+    """Yield partitions whose filters are rewritten as others, none, or the same, and which filter each column has."""
     for position, (words, columns, expected) in itertools.product(
         BloomPosition,
         (
@@ -161,6 +165,11 @@ def asked_filters() -> Iterator[Question]:
         blooms = None if columns is None else BloomOptions(columns=columns, position=position)
         name = f"which columns have filters, once a partition with one {position.value} is rewritten with {words}"
         yield ask("filters asked for", name, expected, _filtered_columns, position, blooms)
+    subsets = [names for count in range(1 + len(NUMBERS)) for names in itertools.combinations(NUMBERS, count)]
+    for position, names in itertools.product(BloomPosition, subsets):
+        those = {name: [[each] if name in names else None for each in numbers] for name, numbers in NUMBERS.items()}
+        words = f"the numbers in the filter of each column, where {list(names)} have filters {position.value}"
+        yield ask("filters asked for", words, {"ts": [None, None], **those}, _numbers_in_filters, position, names)
 
 
 def _filtered_columns(position: BloomPosition, asked: BloomOptions | None) -> list[str]:
@@ -170,12 +179,42 @@ def _filtered_columns(position: BloomPosition, asked: BloomOptions | None) -> li
         partition = the_only(writer.table.transaction().partitions)
         writer.rewrite_partition(partition.timestamp)
         writer.commit()
-    table = open_table(storage, PATH)
-    partition = the_only(table.transaction().partitions)
-    path = f"{PATH}/{table.directory_of(partition)}/{PM_FILE}"
-    content = storage.image().files[path]
-    header = next(decode_chain(content, file=path, end_bytes=len(content))).header
+    content, _ = _contents_of(storage)
+    header = _decoded(content).header
     return [header.columns[index].name for index in header.bloom_columns]
+
+
+def _numbers_in_filters(position: BloomPosition, names: Sequence[str]) -> dict[str, list[list[int] | None]]:
+    """Return which of all numbers are in the filter of each column in each row group, None where there is no filter."""
+    storage, types = MemoryStorage(), {"ts": "TIMESTAMP", **dict.fromkeys(NUMBERS, "LONG")}
+    new_table(storage, PATH, types)
+    blooms = BloomOptions(columns=dict.fromkeys(names, 0.01), position=position)
+    rows = pa.table({"ts": TIMES[:2], **NUMBERS})
+    commit_rows(storage, PATH, rows, options=WriterOptions(blooms=blooms, row_group_row_count_max=1))
+    content, data = _contents_of(storage)
+    metadata, found = _decoded(content), dict[str, list[list[int] | None]]()
+    for index, column in enumerate(metadata.header.columns):
+        found[column.name] = []
+        for ordinal in range(len(metadata.blocks)):
+            bits = bitset_of(content, metadata, ordinal, index, read_data=reader_of(data), file=PM_FILE)
+            found[column.name].append(None if bits is None else _numbers_in(bits))
+    return found
+
+
+def _numbers_in(bits: bytes) -> list[int]:
+    numbers = itertools.chain.from_iterable(NUMBERS.values())
+    return [each for each in numbers if may_be_in(bits, xxhash.xxh64_intdigest(struct.pack("<q", each)))]
+
+
+def _contents_of(storage: MemoryStorage) -> tuple[bytes, bytes]:
+    """Return `_pm` and data.parquet of the only partition."""
+    table = open_table(storage, PATH)
+    directory, files = table.directory_of(the_only(table.transaction().partitions)), storage.image().files
+    return files[f"{PATH}/{directory}/{PM_FILE}"], files[f"{PATH}/{directory}/{DATA_FILE}"]
+
+
+def _decoded(content: bytes) -> Metadata:
+    return next(decode_chain(content, file=PM_FILE, end_bytes=len(content)))
 
 
 def _value_hashes(array: pa.Array) -> list[int]:

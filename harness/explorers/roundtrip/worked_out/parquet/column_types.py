@@ -13,10 +13,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tornproof.harness.common.new_tables import new_table_of_rows
+from tornproof.harness.common.whose_error import the_only
 from tornproof.harness.explorers.corruption import every_type
 from tornproof.harness.explorers.roundtrip.metadata.metadata_rules import Bounds, bounds_of_types, proven
 from tornproof.harness.explorers.roundtrip.metadata.usual_records import column_of
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, ask
+from tornproof.harness.simulator.filesystem.image import DiskImage
+from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.chunk.chunk import leaf_of
 from tornproof.impl.chunk.metadata import Leaf
 from tornproof.impl.errors import RowsRejectedError
@@ -165,13 +170,15 @@ def enumerations() -> Iterator[Question]:
 
 
 def parquet_forms() -> Iterator[Question]:
-    """Yield how columns of every type are declared in a file that our writer makes."""
+    """Yield how columns of every type are declared in a file that our writer makes, and how the root is called."""
     for number, of in enumerate(every_type.TYPES):
         # The first one is the designated timestamp.
         is_required = number == 0 or of in NEVER_NULL
         expected = f"c{number} {number} {PARQUET_FORMS[of]} {'required' if is_required else 'optional'}"
         yield ask("Parquet forms", f"a column of the type {of}", expected, _parquet_form, number)
         yield ask("JSON of footers", f"a column of the type {of}", _told_column(number, of), _told_by_json, number)
+    for path, name in (("table", "table"), ("Table", "Table"), ("GRÖSSEN ßA", "GRÖSSEN ßA"), ("a/B_c", "B_c")):
+        yield ask("Parquet forms", f"the root of the schema in a new table at {path}", name, _root_name, path)
 
 
 def readable_forms() -> Iterator[Question]:
@@ -213,6 +220,15 @@ def _is_writable(column: Column) -> bool:
 def _file_of_every_type() -> pq.ParquetFile:
     image = every_type.image_of_every_type()
     return pq.ParquetFile(io.BytesIO(next(image.files[path] for path in image.files if path.endswith(DATA_FILE))))
+
+
+def _root_name(path: str) -> str:
+    """Return the name of the group that has all columns."""
+    storage = MemoryStorage.of(DiskImage({}, frozenset({"a"})))
+    new_table_of_rows(storage, path, {"ts": "TIMESTAMP"}, [FIRST_TIME])
+    content = the_only(content for name, content in storage.image().files.items() if name.endswith(DATA_FILE))
+    _, root, *_ = str(pq.ParquetFile(io.BytesIO(content)).schema).splitlines()
+    return root.removeprefix("required group field_id=-1 ").removesuffix(" {")
 
 
 def _told_column(number: int, of: str) -> dict[str, Any]:

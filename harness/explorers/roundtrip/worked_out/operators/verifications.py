@@ -338,16 +338,21 @@ def unsupported() -> Iterator[Question]:
         "beyond a limit of values": {"tornproof.impl.chunk.chunk:VALUE_COUNT_MAX": 2},
         "beyond a limit of decoded bytes": {f"{EXPANSION}:EXPANDED_MAX_BYTES": 1, f"{EXPANSION}:EXPANSION_MAX": 0},
     }
-    for of, (bound, limits) in itertools.product((pa.list_(pa.int64()), pa.int64()), bounds.items()):
+    types = pa.list_(pa.int64()), pa.int64()
+    for of, (bound, limits), is_compared in itertools.product(types, bounds.items(), (True, False)):
         count = 2 if limits else int(of != pa.int64())
-        is_fetched = bound != "beyond a limit of bytes"
+        is_fetched, sound = bound != "beyond a limit of bytes", "UnsupportedError" if count else 0
+        of_footer = {} if is_compared else {"tornproof.impl.verify.verify:THRIFT_LIMIT_BYTES": 0}
         for damage, expected in (
-            ("sound", 0 if not count else "UnsupportedError"),
-            (OTHER_SIZES, count if is_fetched else "UnsupportedError"),
+            ("sound", sound),
+            # Nobody else says how large pages are.
+            (OTHER_SIZES, count if is_fetched and is_compared else sound),
             (FLIPPED_BIT, 1 if is_fetched else "UnsupportedError"),
         ):
             words = f"how many problems there are in {of}, {bound}, and a column of numbers: {damage}"
-            yield ask("unsupported", words, expected, _problems_within, of, limits, damage)
+            if not is_compared:
+                words += ", whose Thrift footer is too large to be compared"
+            yield ask("unsupported", words, expected, _problems_within, of, limits | of_footer, damage)
 
 
 def unopened() -> Iterator[Question]:

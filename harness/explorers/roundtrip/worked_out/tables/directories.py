@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import functools
 import itertools
+import struct
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from tornproof.harness.common.copies import open_writer_of_copy
+from tornproof.harness.common.new_tables import new_table_of_rows
+from tornproof.harness.common.whose_error import the_only
 from tornproof.harness.explorers.roundtrip.metadata.usual_records import partition_of
+from tornproof.harness.explorers.roundtrip.parquet.partition_contents import Contents
+from tornproof.harness.explorers.roundtrip.worked_out.changed_files import files_of, storage_of
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, ask
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.table import partition_names
 from tornproof.impl.table.metadata_file import PartitionBy
-from tornproof.impl.table.table import Table
+from tornproof.impl.table.table import Table, open_table
+from tornproof.impl.txn.transaction import TXN_FILE
 
 PATH = "table"
 DAYS = ("1969-12-31", "1970-01-01", "2019-12-30", "2020-02-29", "2021-01-03", "2024-12-31", "2026-11-27")
@@ -32,6 +39,9 @@ NO_DIRECTORIES = (
 LAST_DAY, HOUR = "9999-12-31T23:00:00", 3_600_000_000
 """An hour before the year 10000, with which all intervals end; after it there is no time."""
 NANOSECONDS = (0, 1, 120, 999)
+SPLIT_TIME = "2026-11-27T07:50:30"
+SPLIT_FRACTIONS = {"TIMESTAMP": (0, 1, 999_999), "TIMESTAMP_NS": (0, 1, 1_000, 999_999_999)}
+"""What is added to this time, at which no interval begins, in the unit of each type."""
 UNITS = {PartitionBy.YEAR: "Y", PartitionBy.MONTH: "M", PartitionBy.DAY: "D", PartitionBy.HOUR: "h"}
 
 
@@ -77,10 +87,40 @@ def directories() -> Iterator[Question]:
     for name in NO_DIRECTORIES:
         is_one = functools.partial(partition_names.looks_like_partition, name)
         yield Question("names", f"whether {name!r} is a partition's directory", is_one, False)
+    yield from _rewritten()
 
 
 def _parts_of(name: str) -> tuple[bool, tuple[str, int]]:
     return partition_names.looks_like_partition(name), partition_names.split_name(name)
+
+
+def _rewritten() -> Iterator[Question]:
+    """Yield partitions that a server has split off, and where their rows are once they are rewritten."""
+    intervals = [each for each in PartitionBy if each is not PartitionBy.NONE]
+    for by, (of, fractions) in itertools.product(intervals, SPLIT_FRACTIONS.items()):
+        for fraction in fractions:
+            start = np.datetime64(SPLIT_TIME, "ns" if of == "TIMESTAMP_NS" else "us") + fraction
+            name, timestamp = _directory(start, by), int(start.astype(np.int64))
+            words = f"the rows, by directory, of a partition by {by.name.lower()} at {start} that is rewritten"
+            yield ask("directories", words, {f"{name}.1": 1}, _rows_rewritten, timestamp, name, by, of)
+
+
+def _rows_rewritten(timestamp: int, name: str, by: PartitionBy, of: str) -> dict[str, int]:
+    """Return the rows in each directory of a table with one partition, which begins at its only row."""
+    storage = MemoryStorage()
+    new_table_of_rows(storage, PATH, {"ts": of}, [timestamp], partition_by=by)
+    table, files = open_table(storage, PATH), files_of(storage.image())
+    partition = the_only(table.transaction().partitions)
+    whole, content = table.directory_of(partition), bytearray(files[TXN_FILE])
+    struct.pack_into("<q", content, partition.entry_offset_bytes, timestamp)
+    split = {path.replace(f"{whole}/", f"{name}.0/"): each for path, each in files.items()}
+    storage = storage_of({**split, TXN_FILE: bytes(content)})
+    with open_writer_of_copy(storage, PATH) as writer:
+        writer.rewrite_partition(timestamp)
+        writer.commit()
+    table = open_table(storage, PATH)
+    partitions = table.transaction().partitions
+    return {table.directory_of(each): Contents.of(table, each).metadata.row_count for each in partitions}
 
 
 def _found_without_meta(timestamp: int, name: str) -> str:

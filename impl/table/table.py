@@ -41,7 +41,12 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
         try:
             return quoted(read_name_file(self.storage, f"{self.path}/{NAME_FILE}"))
         except (ProblemError, StorageError):
-            return quoted(self.path.rstrip("/").rpartition("/")[2].partition("~")[0])
+            return quoted(self.directory_name)
+
+    @property
+    def directory_name(self) -> str:
+        """The table's name by its directory, to which servers append `~` and a number."""
+        return self.path.rstrip("/").rpartition("/")[2].partition("~")[0]
 
     def transaction(self) -> Transaction:
         """Return the current committed version; raises as `safe_read` does."""

@@ -354,7 +354,7 @@ def changer_of(
     (timestamp,) = (column for column in snapshot.columns if column.id == metadata.timestamp_id)
     return PartitionChanger(
         storage=storage,
-        name=snapshot.table.path.rpartition("/")[2],
+        name=snapshot.table.directory_name,
         metadata=metadata,
         columns=snapshot.columns,
         schema=snapshot.schema,

@@ -687,7 +687,8 @@ def documents() -> Iterator[Question]:
     )
     texts = ("", "null", "[]", "{", '{"version":1,"schema":[],}', '{"version":1,"version":1,"schema":[]}')
     numbers = (f'{{"version":1,"schema":[],"x":{value}}}' for value in ("NaN", "1e999", '"\\ud800"'))
-    for text in (*map(json.dumps, wrong), *texts, *numbers):
+    deep = "[" * 100_000, '{"x":' * 100_000, f'{{"version":1,"schema":[],"x":{"[" * 100_000}{"]" * 100_000}}}'
+    for text in (*map(json.dumps, wrong), *texts, *numbers, *deep):
         yield _updated_document(text, None)
 
 
@@ -788,7 +789,7 @@ def _read_document(text: str) -> Any:
 
 def _updated_document(text: str, expected: dict[str, Any] | None) -> Question:
     right = "rejected" if expected is None else json.dumps(expected, separators=(",", ":"))
-    return Question("documents", f"what an update makes of {text!r}", functools.partial(_updated, text), right)
+    return Question("documents", f"what an update makes of {text[:200]!r}", functools.partial(_updated, text), right)
 
 
 def _updated(text: str) -> str:

@@ -110,6 +110,15 @@ def annotations_of_records() -> Iterator[Question]:
         content = struct.pack("<4q", number, 0, number, number)
         found = functools.partial(_shown_numbers, txn.PartitionEntry.layout, content)
         yield Question("annotated records", f"the numbers of an entry of {number}", found, [number, 0, number, number])
+    # A part of a name, or nothing at all, is the name of no field unless a field has just this name.
+    for record in (*records, pm.Header, pm.ColumnDescriptor, meta.MetaHeader):
+        names = record.layout.names
+        for name in names:
+            parts = (part for cut in range(len(name)) for part in (name[:cut], name[cut:]))
+            asked = {name.upper(), *parts}
+            expected = {each: each if each in names else "KeyError" for each in sorted(asked)}
+            words = f"the fields of a {record.__name__} by {name} and parts of that"
+            yield ask("annotated records", words, expected, _fields_by, record.layout, tuple(expected))
 
 
 def _is_decoded(record: type[Record], content: bytes, start: int) -> Any:
@@ -119,6 +128,17 @@ def _is_decoded(record: type[Record], content: bytes, start: int) -> Any:
 def _is_shown(layout: Layout, content: bytes, start: int) -> bool:
     shown = [(at, bytes.fromhex(text)) for at, text, *_ in layout.annotate(content, start)]
     return len(shown) > 1 and all(start <= at and content[at : at + len(each)] == each for at, each in shown)
+
+
+def _fields_by(layout: Layout, names: Sequence[str]) -> dict[str, str]:
+    return {name: _field_by(layout, name) for name in names}
+
+
+def _field_by(layout: Layout, name: str) -> str:
+    try:
+        return layout.field(name).name
+    except KeyError as error:
+        return type(error).__name__
 
 
 def _shown_numbers(layout: Layout, content: bytes) -> list[int]:

@@ -43,9 +43,9 @@ from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.impl.chunk.duplicate_values import read_chunk_values, read_column_values
 from tornproof.impl.chunk.duplicates import ChunkForm
-from tornproof.impl.errors import CorruptError, Problem, TornproofError, UnsupportedError
+from tornproof.impl.errors import CorruptError, Problem, ProblemError, TornproofError, UnsupportedError
 from tornproof.impl.extension.encode import flatbuffer_of
-from tornproof.impl.extension.footer import read_file_footer
+from tornproof.impl.extension.footer import footer_tail, read_file_footer
 from tornproof.impl.extension.point import with_extension
 from tornproof.impl.layout.parquet import DATA_FILE, MAGIC, FooterForm
 from tornproof.impl.migrate.chunks import chunk_of
@@ -543,6 +543,10 @@ def other_forms() -> Iterator[Question]:
     for form in FORMS:
         words = f"a {form} footer for a file whose footer somebody else has extended"
         yield ask("other forms", words, "UnsupportedError", _changed_form, theirs, form, ChunkForm.OLD)
+    for form, file in itertools.product(FORMS, (DATA_FILE, "2024-01-01.0/data.parquet")):
+        words = f"which file the error of a {form} footer for encrypted columns of {file} names"
+        content = with_fields_of(whole, (), encrypted)
+        yield ask("other forms", words, file, _file_in_error, content, form, file)
     twice = duplicated_file(3, 3)
     former = twice.index(b"parquet-cpp", len(duplicated_file(3, 3)) // 4)
     spoilt = twice[:former] + b"P" + twice[former + 1 :]
@@ -569,6 +573,20 @@ def _changed_form(content: bytes, footer: FooterForm, chunks: ChunkForm) -> Any:
     return outcome_of(lambda: in_form(content, footer, chunks) and "made")
 
 
+def _file_in_error(content: bytes, form: FooterForm, file: str) -> str:
+    try:
+        footer_tail(_thrift_of(content), form, file=file)
+    except ProblemError as error:
+        return error.problem.file
+    return "made"
+
+
+def _thrift_of(content: bytes) -> bytes:
+    """Return the Thrift footer of a file."""
+    end = len(content) - FOOTER_END.size
+    return content[end - FOOTER_END.unpack(content[end:])[0] : end]
+
+
 def _chunk_values(content: bytes, row_group: int, column: int) -> Any:
     read = reader_of(content)
     footer = read_file_footer(read, len(content), file=DATA_FILE).decoded()
@@ -579,8 +597,7 @@ def _chunk_values(content: bytes, row_group: int, column: int) -> Any:
 
 
 def _other_form(content: bytes) -> tuple[Any, Any]:
-    end = len(content) - FOOTER_END.size
-    thrift = content[end - FOOTER_END.unpack(content[end:])[0] : end]
+    thrift = _thrift_of(content)
     footer, read = decode_footer(thrift, file=DATA_FILE, offset_bytes=0), reader_of(content)
     return (
         outcome_of(lambda: flatbuffer_of(thrift, file=DATA_FILE) and "made"),

@@ -9,17 +9,31 @@ from typing import Any
 
 from msgspec import structs
 
-from tornproof.harness.explorers.roundtrip.worked_out.changed_files import two_days
+from tornproof.harness.explorers.roundtrip.metadata.placed_partitions import GENERATED, PARQUET
+from tornproof.harness.explorers.roundtrip.worked_out.changed_files import PATH, storage_of, two_days, with_entry
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
 from tornproof.impl.pm.chain import Metadata, decode_chain, decode_metadata, find_token
 from tornproof.impl.pm.encode import FooterFacts, ReusedRowGroup, append_generation, append_point, lay_out_generation
 from tornproof.impl.pm.footer import FooterSections, locate_footer
 from tornproof.impl.repair.plan import committed_file, whole_generations
+from tornproof.impl.table.table import open_table
+from tornproof.impl.txn.transaction import TXN_FILE
+from tornproof.impl.verify.verify import verify_table
 
 FILE, FIRST = "_pm", "2024-01-01.0/_pm"
 GENERATIONS = 4
 SEQ_TXN, SCRATCHPAD = 1, 2
 """Flags of a footer."""
+
+BEHIND_PUBLISHED = {
+    "nothing is": b"",
+    "a byte is": b"\0",
+    "zeros are": bytes(200),
+    "set bits are": b"\xff" * 200,
+    "a footer's length alone is": (60).to_bytes(4, "little"),
+    "the length of a footer that begins before the file is": bytes(60) + (1 << 20).to_bytes(4, "little"),
+}
+"""Which writers that were killed, or a file system, leave there."""
 
 
 def found_generations() -> Iterator[Question]:
@@ -42,6 +56,11 @@ def found_generations() -> Iterator[Question]:
             words = f"a generation with {sections}{', behind one that nobody refers to' if is_skipped else ''}"
             found = functools.partial(_kept, sections, is_skipped=is_skipped)
             yield _asked(f"what a recovery keeps of {words}", found, [is_skipped, True, True])
+    for words, behind in BEHIND_PUBLISHED.items():
+        asked_words = f"what is wrong where no generation has the token, and {words} behind the published size"
+        yield _asked(asked_words, functools.partial(_problems_behind, behind), [(TXN_FILE, "token", False)])
+    words = "what is wrong where only a generation behind the published size has the token"
+    yield _asked(words, functools.partial(_problems_behind, None), [(TXN_FILE, "token", True)])
     for count in range(1, 5):
         words = f"the ends that a chain leads to after {count} more generations at once"
         yield _asked(words, functools.partial(_led_to, count), True)
@@ -115,6 +134,23 @@ def _kept(sections: FooterSections, *, is_skipped: bool) -> list[bool]:
     same_chunks = [(each.num_rows, each.chunks) for each in kept.blocks]
     expected_chunks = [(each.num_rows, each.chunks) for each in metadata.blocks]
     return [found.is_rewritten, FooterFacts.of(kept.generation) == facts, same_chunks == expected_chunks]
+
+
+def _problems_behind(behind: bytes | None) -> list[tuple[str, str, bool]]:
+    """Return the problems of a table, and whether each says where the token is, with bytes behind what is published.
+
+    Without any, a generation with the token is there.
+    """
+    content, metadata = _start()
+    facts = FooterFacts.of(metadata.generation)
+    other = structs.replace(facts, parquet_footer_offset=facts.parquet_footer_offset + 8)
+    longer = _restated(content, metadata, len(content), other)
+    token = locate_footer(longer, len(longer), file=FILE).token
+    files = {**with_entry(two_days(), PARQUET | GENERATED, token=token)}
+    files[FIRST] = longer if behind is None else content + behind
+    end = f"a generation with this token ends at byte {len(longer)} of"
+    problems = verify_table(open_table(storage_of(files), PATH)).all_problems
+    return [(each.file, each.field, end in each.actual) for each in problems]
 
 
 def _led_to(count: int) -> bool:

@@ -144,6 +144,7 @@ GENERATORS = (
     new_encodings.new_encodings,
     flat_footers.flat_files,
     shared_prefixes.shared_prefixes,
+    reports.rejected_for,
 )
 """Of all questions, which are always in the same order."""
 

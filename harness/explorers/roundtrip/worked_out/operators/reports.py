@@ -24,10 +24,20 @@ from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import CallKind
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
-from tornproof.impl.errors import BusyError, Problem, StorageError
+from tornproof.impl.errors import (
+    BusyError,
+    CorruptError,
+    FileMissingError,
+    NotATableError,
+    Problem,
+    ProblemError,
+    StorageError,
+    TornproofError,
+    UnsupportedError,
+)
 from tornproof.impl.layout.parquet import FooterForm
 from tornproof.impl.migrate.footer_form import change_footer_form
-from tornproof.impl.migrate.plan import Migration, Outcome, PartitionMigration
+from tornproof.impl.migrate.plan import Migration, Outcome, PartitionMigration, rejected_table, rejection
 from tornproof.impl.migrate.table_migration import TablePlan, plan_table
 from tornproof.impl.query.predicate_text import parse_predicate
 from tornproof.impl.query.pruning import Reason
@@ -65,6 +75,16 @@ REASONS = {
     "input/output error": ("EIO",),
 }
 """Of the numbers of the system, by their names."""
+
+REJECTING: dict[str, TornproofError] = {
+    "_pm: cannot open: no space is left": StorageError("_pm", "open", "no space is left"),
+    "_pm: cannot read: it is not there": FileMissingError("_pm", "read", "it is not there"),
+    "another process holds the table": BusyError("another process holds the table"),
+    "this is no table": NotATableError("this is no table"),
+    "_pm: CRC at byte 8: expected 1, found 2": CorruptError("_pm", "CRC", 8, 1, 2),
+    "_txn: size: expected 64, found 65": UnsupportedError("_txn", "size", None, 64, 65),
+}
+"""Errors for which something is rejected, by the words that a user must see."""
 
 
 def counted_reads() -> Iterator[Question]:
@@ -186,6 +206,26 @@ def counted_migrations() -> Iterator[Question]:
             there_is = sum(map(bool, meant)), sum(not each for each in meant)
             words = f"what to migrate of {only or 'all'} of partitions with the flags {flags}"
             yield ask("counts of migrations", words, there_is, _planned, image, only)
+
+
+def rejected_for() -> Iterator[Question]:
+    """Yield errors, each of which is a problem of a file or not, and why a partition and a table are rejected."""
+    for words, error in REJECTING.items():
+        said = ([words], "") if isinstance(error, ProblemError) else ([], words)
+        name = f"a rejection of 8 bytes for {type(error).__name__}: {words}"
+        partition = ("day", "rejected", 8, words)
+        yield ask("counts of migrations", f"the partition of {name}", (*partition, *said), _rejected_partition, words)
+        yield ask("counts of migrations", f"the table of {name}", (PATH, False, *said), _rejected_table, words)
+
+
+def _rejected_partition(words: str) -> tuple[Any, ...]:
+    found = rejection("day", 8, REJECTING[words])
+    return found.name, str(found.outcome), found.token, found.sentence, [*map(str, found.problems)], found.reason
+
+
+def _rejected_table(words: str) -> tuple[Any, ...]:
+    found = rejected_table(PATH, REJECTING[words])
+    return found.path, found.is_complete, [*map(str, found.problems)], found.reason
 
 
 def _counts(outcomes: Sequence[str], native_count: int) -> tuple[dict[str, int], bool]:

@@ -184,38 +184,39 @@ class Judge:
 
         A writer that opens all the same commits the next operation.
         """
-        before, is_opened, bounds = storage.copy(), False, [(low, high)]
-        committed: Sequence[Any] = ()
+        before, calls = storage.copy(), list[Call]()
+        ends: list[tuple[Sequence[Any], int, int]] = [((), low, high)]
         seen = self._observe(storage.copy(), low, high, 0)
         with (
             self._orderly(None, "an opening with a failing call"),
             suppress(*self._target.rejections),
             Session(self._target, self._path, storage, failure.fault) as session,
         ):
-            is_opened, calls = True, [*session.calls]
+            calls += session.calls
             seen = self._observe(storage.copy(), low, high, seen)
             for operation in self._operations[seen : seen + 1]:
                 high = max(high, seen + 1)
                 session.writer.commit(operation)
                 low = seen = seen + 1
-                committed = (operation,)
-                bounds.append((low, high))
+                ends.append(((operation,), low, high))
         self.examine(storage.copy(), low, high, seen)
-        if is_opened and failure.call.kind in BARRIERS:
-            number = sum(call.kind in BARRIERS for call in calls[: failure.fault.at])
-            for count, (least, most) in enumerate(bounds):
-                self._lose_opening(before, failure, number, committed[:count], least, most)
+        # Without calls it was not opened.
+        if calls and failure.call.kind in BARRIERS:
+            for end in ends:
+                self._lose_opening(before, failure, calls, *end)
 
     def _lose_opening(
-        self, storage: MemoryStorage, failure: Failure, number: int, committed: Sequence[Any], low: int, high: int
+        self,
+        storage: MemoryStorage,
+        failure: Failure,
+        calls: Sequence[Call],
+        committed: Sequence[Any],
+        low: int,
+        high: int,
     ) -> None:
         """Check that no commit is missing when what a failed sync of the opening was to write is."""
-        answer = Rejected(str(failure.fault.reason))
-        disk = disk_after_failed_sync(
-            self._target, self._path, storage.image(), committed, number, answer, in_opening=True
-        )
         try:
-            self.examine(MemoryStorage.of(disk).bounded(), low, high)
+            self._lose(storage, failure, calls, committed, low, high, in_opening=True)
         except Violation as violation:
             raise Violation(violation.violated, f"{LOST_BY_OPENING}, {violation.reason}") from violation
 
@@ -253,8 +254,7 @@ class Judge:
         if session is None or not session.has_failed:
             return None
         if is_acknowledged and failure.call.kind in BARRIERS:
-            number = sum(call.kind in BARRIERS for call in session.calls[: failure.fault.at])
-            self._lose(before, failure, number)
+            self._lose_commit(before, failure, session.calls)
         left, low, high = storage.copy(), failure.operation + is_acknowledged, failure.operation + 1
         if storage.is_locked:
             self._observe(storage, low, high, 0)
@@ -262,20 +262,34 @@ class Judge:
             pass
         return left, low, high
 
-    def _lose(self, storage: MemoryStorage, failure: Failure, number: int) -> None:
-        """Check that nothing is missing of a commit that was acknowledged when what its failed sync was to write is.
-
-        It is the commit's sync of this number, from 0 on.
-        """
+    def _lose_commit(self, storage: MemoryStorage, failure: Failure, calls: Sequence[Call]) -> None:
+        """Check that nothing is missing of a commit that was acknowledged when what its failed sync was to write is."""
         if not self._target.acknowledges_after_failed_sync:
             raise Violation(Property.SYNCED, "the commit was acknowledged")
-        operations, answer = [self._operations[failure.operation]], Rejected(str(failure.fault.reason))
-        disk = disk_after_failed_sync(self._target, self._path, storage.image(), operations, number, answer)
         count = failure.operation + 1
         try:
-            self.examine(MemoryStorage.of(disk).bounded(), count, count)
+            self._lose(storage, failure, calls, self._operations[failure.operation : count], count, count)
         except Violation as violation:
             raise Violation(Property.SYNCED, f"{LOST}, {violation.reason}") from violation
+
+    def _lose(
+        self,
+        storage: MemoryStorage,
+        failure: Failure,
+        calls: Sequence[Call],
+        operations: Sequence[Any],
+        low: int,
+        high: int,
+        *,
+        in_opening: bool = False,
+    ) -> None:
+        """Let the sync among these calls fail again, and examine the disk without what it was to write."""
+        number = sum(call.kind in BARRIERS for call in calls[: failure.fault.at])
+        answer = Rejected(str(failure.fault.reason))
+        disk = disk_after_failed_sync(
+            self._target, self._path, storage.image(), operations, number, answer, in_opening=in_opening
+        )
+        self.examine(MemoryStorage.of(disk).bounded(), low, high)
 
     def commit_again(self, storage: MemoryStorage, failure: Failure) -> None:
         """Let a call of a commit fail, give the commit to the same writer again, and examine what it acknowledges.

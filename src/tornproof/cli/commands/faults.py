@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Annotated, Any
@@ -98,14 +98,7 @@ def faults(
         tries_all=all_phases,
     )
     rows: list[Row] = []
-    wanted: list[tuple[FaultFile, int | None]] = [
-        (fault, None) for fault in chosen if told and fault.explorer is not None
-    ]
-    wanted += [
-        (fault, seed)
-        for fault in chosen
-        for seed in ([seed_of(fault.name, seeds)] if one_seed and seeds else range(seeds))
-    ]
+    wanted = [(fault, seed) for fault in chosen for seed in _seeds(fault, seeds, is_told=told, is_only_one=one_seed)]
     if not wanted:
         raise UsageError("--seeds 0: nothing is tried but what --told adds, where a fault has an explorer")
     # Imported here, because other commands are without what reports need.
@@ -189,6 +182,11 @@ def _run(
 
 def _ended(row: Row) -> str:
     return f"{row['fault']}: {row['verdict']} in {row['phase']} after {row['cpu_seconds']:.1f} s of CPU time"
+
+
+def _seeds(fault: FaultFile, count: int, *, is_told: bool, is_only_one: bool) -> Iterator[int | None]:
+    yield from [None] if is_told and fault.explorer is not None else []
+    yield from [seed_of(fault.name, count)] if is_only_one and count else range(count)
 
 
 def _listed(fault: FaultFile) -> dict[str, Any]:

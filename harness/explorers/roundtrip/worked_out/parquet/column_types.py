@@ -45,6 +45,8 @@ PLAIN_TAGS = {
     **{"BINARY": 18, "UUID": 19, "LONG128": 24, "IPV4": 25, "VARCHAR": 26, "TIMESTAMP_NS": 8 | 1 << 18},
 }
 TIMESTAMP, LONG = PLAIN_TAGS["TIMESTAMP"], PLAIN_TAGS["LONG"]
+ROOTS = {"table": "table", "Table": "Table", "GRÖSSEN ßA": "GRÖSSEN ßA", "a/B_c": "B_c", "B_c~12": "B_c"}
+"""Names of tables by their directories, to which servers append ~ and a number where there is a write-ahead log."""
 ENUMERATIONS: dict[type[IntEnum], str] = {
     PhysicalType: "BOOLEAN INT32 INT64 INT96 FLOAT DOUBLE BYTE_ARRAY FIXED_LEN_BYTE_ARRAY",
     Repetition: "REQUIRED OPTIONAL REPEATED",
@@ -177,11 +179,7 @@ def parquet_forms() -> Iterator[Question]:
         expected = f"c{number} {number} {PARQUET_FORMS[of]} {'required' if is_required else 'optional'}"
         yield ask("Parquet forms", f"a column of the type {of}", expected, _parquet_form, number)
         yield ask("JSON of footers", f"a column of the type {of}", _told_column(number, of), _told_by_json, number)
-    # Servers append ~ and a number to the directory of a table with a write-ahead log.
-    for path, name in (
-        *(("table", "table"), ("Table", "Table"), ("GRÖSSEN ßA", "GRÖSSEN ßA")),
-        *(("a/B_c", "B_c"), ("B_c~12", "B_c")),
-    ):
+    for path, name in ROOTS.items():
         yield ask("Parquet forms", f"the root of the schema in a new table at {path}", name, _root_name, path)
 
 

@@ -31,6 +31,7 @@ from tornproof.harness.simulator.process.world import ProcessGroup, World
 
 _LOST = "and where what the sync was to write never gets to the disk"
 LOST, LOST_BY_OPENING = (f"the {done}, {_LOST}" for done in ("commit was acknowledged", "writer was opened"))
+LOST_EARLIER = f"a sync failed before the commit that was acknowledged, {_LOST}"
 """Each begins a sentence that a violation ends."""
 
 
@@ -85,9 +86,10 @@ def disk_after_failed_sync(
 ) -> DiskImage:
     """Commit operations on a disk while the sync of this number, from 0 on, fails, and return what is then not lost.
 
-    It is a sync of the first commit, or of the opening before it. Raises NotDeterministicError if there is none.
+    A commit that is rejected is followed by the next one. It is a sync of the first commit, or of the opening before
+    it. Raises NotDeterministicError if there is none.
     """
-    body = writer_session(target, path, [*enumerate(operations)], reads_first=False)
+    body = writer_session(target, path, [*enumerate(operations)], reads_first=False, goes_on=True)
     group = ProcessGroup(processes=(Process(WRITER, body),), judge=Judge(lambda operations: None, fails=True))
     world = group.begin(Kernel.of(disk), Progress())
     try:

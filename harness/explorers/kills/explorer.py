@@ -54,6 +54,7 @@ from tornproof.harness.systems.toy_losses import (
     TRUSTS_SECTORS,
     AppendsOnce,
     GivesIn,
+    GoesOnBehindLoss,
     IgnoresLaterWrites,
     IgnoresNoSpace,
     LeavesLock,
@@ -91,6 +92,7 @@ CONTROLS = (
     (LeavesLock(), Property.RECOVERY),
     # A writer that goes on after a commit that it rejected, an opening that fails, and one before every reader.
     (GivesIn(), Property.LOST),
+    (GoesOnBehindLoss(), Property.LOST),
     (TakesUnreadForEmpty(), Property.WRONG_SNAPSHOT),
     (DropsUndo(), Property.LOST),
     (UndoesInVain(), Property.LOST),

@@ -14,7 +14,7 @@ from tornproof.harness.common.system import Target
 from tornproof.harness.common.verdict import shown
 from tornproof.harness.explorers.kills.plan import Failing, Failure, Kill, Origin, failures
 from tornproof.harness.explorers.kills.sessions import Session, Violation, orderly
-from tornproof.harness.search.failed_sync import LOST, LOST_BY_OPENING, disk_after_failed_sync
+from tornproof.harness.search.failed_sync import LOST, LOST_BY_OPENING, LOST_EARLIER, disk_after_failed_sync
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import BARRIERS, Call
 from tornproof.harness.simulator.filesystem.kernel import Rejected
@@ -216,7 +216,7 @@ class Judge:
     ) -> None:
         """Check that no commit is missing when what a failed sync of the opening was to write is."""
         try:
-            self._lose(storage, failure, calls, committed, low, high, in_opening=True)
+            self.examine(self._without_lost(storage, failure, calls, committed, in_opening=True), low, high)
         except Violation as violation:
             raise Violation(violation.violated, f"{LOST_BY_OPENING}, {violation.reason}") from violation
 
@@ -268,28 +268,27 @@ class Judge:
             raise Violation(Property.SYNCED, "the commit was acknowledged")
         count = failure.operation + 1
         try:
-            self._lose(storage, failure, calls, self._operations[failure.operation : count], count, count)
+            operations = self._operations[failure.operation : count]
+            self.examine(self._without_lost(storage, failure, calls, operations), count, count)
         except Violation as violation:
             raise Violation(Property.SYNCED, f"{LOST}, {violation.reason}") from violation
 
-    def _lose(
+    def _without_lost(
         self,
         storage: MemoryStorage,
         failure: Failure,
         calls: Sequence[Call],
         operations: Sequence[Any],
-        low: int,
-        high: int,
         *,
         in_opening: bool = False,
-    ) -> None:
-        """Let the sync among these calls fail again, and examine the disk without what it was to write."""
+    ) -> MemoryStorage:
+        """Let the sync among these calls fail again, and return the disk without what it was to write."""
         number = sum(call.kind in BARRIERS for call in calls[: failure.fault.at])
         answer = Rejected(str(failure.fault.reason))
         disk = disk_after_failed_sync(
             self._target, self._path, storage.image(), operations, number, answer, in_opening=in_opening
         )
-        self.examine(MemoryStorage.of(disk).bounded(), low, high)
+        return MemoryStorage.of(disk).bounded()
 
     def commit_again(self, storage: MemoryStorage, failure: Failure) -> None:
         """Let a call of a commit fail, give the commit to the same writer again, and examine what it acknowledges.
@@ -297,6 +296,7 @@ class Judge:
         One that cannot go on rejects that, too. Uses the disk up.
         """
         left: MemoryStorage | None = None
+        before = storage.copy()
         operation = self._operations[failure.operation]
         doing = "the writer that rejected the commit, when it is given it again,"
         with self._orderly(None, doing), suppress(*self._target.rejections), self._session(storage) as session:
@@ -310,8 +310,18 @@ class Judge:
             return
         try:
             self._examine_twice(left, failure.operation)
+            if failure.call.kind in BARRIERS:
+                self._lose_rejected(before, failure, session.calls)
         except Violation as violation:
             raise Violation(violation.violated, f"{doing} acknowledges it, and {violation.reason}") from violation
+
+    def _lose_rejected(self, storage: MemoryStorage, failure: Failure, calls: Sequence[Call]) -> None:
+        """Check that nothing is missing when what the failed sync of the commit that was rejected was to write is."""
+        twice = (self._operations[failure.operation],) * 2
+        try:
+            self._examine_twice(self._without_lost(storage, failure, calls, twice), failure.operation)
+        except Violation as violation:
+            raise Violation(violation.violated, f"{LOST_EARLIER}, {violation.reason}") from violation
 
     def _examine_twice(self, storage: MemoryStorage, operation: int) -> None:
         """Examine a disk on which an operation was rejected, then acknowledged: it is there once, or twice."""

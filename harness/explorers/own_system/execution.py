@@ -23,8 +23,16 @@ from tornproof.harness.explorers.kills.exploration import (
 )
 from tornproof.harness.explorers.kills.plan import Failure, failures
 from tornproof.harness.explorers.kills.sessions import Violation
-from tornproof.harness.search.crash_world import after_kill_of, fail_call, with_process, write_part
-from tornproof.harness.search.failed_sync import LOST, LostName, disk_without, names_lost_by, still_lost
+from tornproof.harness.search.crash_world import after_kill_of, begun_with, fail_call, with_process, write_part
+from tornproof.harness.search.failed_sync import (
+    LOST,
+    LOST_BY_OPENING,
+    LOST_EARLIER,
+    LostName,
+    disk_without,
+    names_lost_by,
+    still_lost,
+)
 from tornproof.harness.search.outcome import path_to
 from tornproof.harness.simulator.filesystem.intercept import BARRIERS, STEPS, CallKind
 from tornproof.harness.simulator.filesystem.kernel import Kernel, Rejected
@@ -75,6 +83,9 @@ class Execution:
         self._writer = Process(WRITER, obedient_session(target, path, self.operations))
         self._reader = Process("reader", reader_session(target, path, 1))
         self._session = 0
+        self._has_lost = False
+        self._lost: tuple[LostName, ...] = ()
+        self._acknowledged_count = 0
         self._is_recovered = False
         with _explorable():
             kernel = self._case.kernel()
@@ -109,9 +120,10 @@ class Execution:
 
     def commit(self, operation: Any, choose: Choose) -> None:
         """Commit, and check that a reader sees it."""
-        self._commit(operation)
+        self._follow_lost(self._commit(operation))
         if self._has_rejected:
             self.lines[-1] += self._answer
+        self._end_commit(LOST_EARLIER)
         self._observe()
 
     def commit_killed(self, operation: Any, choose: Choose) -> None:
@@ -134,8 +146,10 @@ class Execution:
             if self._has_rejected and choose(2):
                 self._leave()
         else:
+            self._follow_lost(worlds)
             self.counts[NOTHING_FAILS] += not self._has_rejected
             self.lines[-1] += f", of which no call can fail{self._answer}"
+            self._end_commit(LOST_EARLIER)
         self._observe()
 
     def reopen(self, choose: Choose) -> None:
@@ -155,6 +169,7 @@ class Execution:
     def opening_failing(self, choose: Choose) -> None:
         """Let a chosen call of the next opening fail; the process ends there, or goes on."""
         self._close()
+        before = self._world.progress
         worlds = [world for world in self._start() if not self._has_opened(world)]
         self._is_recovered = False
         ways = tuple(failures(0, [world.call(self._session) for world in worlds]))
@@ -162,9 +177,16 @@ class Execution:
             self._fail_call(worlds, ways[choose(len(ways))])
             self.counts[FAILING_OPENINGS] += 1
             self.lines[-1] += ": opened all the same" if self._is_open else ": rejected"
+            if self._is_open:
+                self._lose(LOST_BY_OPENING, before)
         else:
             self.lines[-1] += ", of which no call can fail"
         self._observe()
+
+    def written_back(self, choose: Choose) -> None:
+        """Let all that is written get to the disk."""
+        self.lines.append("all that is written gets to the disk")
+        self._world.kernel.write_back()
 
     def _commit(self, operation: Any) -> list[World]:
         """Commit without a fault, and return the world before each call."""
@@ -179,39 +201,61 @@ class Execution:
 
     def _fail(self, worlds: Sequence[World], failure: Failure) -> None:
         """Let a call of a commit fail."""
-        at = worlds[failure.fault.at]
-        lost = names_lost_by(at.kernel, self._session, at.call(self._session))
-        for since in self._fail_call(worlds, failure):
-            lost = still_lost(since.kernel, lost)
+        self._fail_call(worlds, failure)
         self.counts[FAILING_CALLS] += 1
         self.reached[FAILED_CALL] += 1
         self.lines[-1] += self._answer
-        if self._outcomes[-1] == ACKNOWLEDGED and failure.call.kind in BARRIERS:
-            self._lose(lost)
-
-    def _lose(self, lost: tuple[LostName, ...]) -> None:
-        """Check that nothing is missing of a commit that was acknowledged when what its failed sync was to write is."""
-        if not self._case.target.acknowledges_after_failed_sync:
+        if failure.call.kind not in BARRIERS:
+            self._end_commit(LOST_EARLIER)
+        elif self._outcomes[-1] == ACKNOWLEDGED and not self._case.target.acknowledges_after_failed_sync:
             raise Violation(Property.SYNCED, "the commit was acknowledged")
-        before, session = self._world, self._session
-        self._world = after_kill_of(before, session)
-        self._world.kernel = Kernel.of(disk_without(before.kernel, lost))
+        else:
+            self._end_commit(LOST, Property.SYNCED)
+
+    def _end_commit(self, lost: str, violated: str = "") -> None:
+        """Check what is acknowledged, if the commit was, also where syncs of this session failed."""
+        if self._outcomes[-1] == ACKNOWLEDGED:
+            self._acknowledged_count = len(self._world.progress.committed)
+            self._lose(lost, self._world.progress, violated)
+
+    def _lose(self, lost: str, progress: Progress, violated: str = "") -> None:
+        """Check that nothing acknowledged is missing when what failed syncs of this session were to write is.
+
+        Of what else was begun, a prefix may be there, whatever a reader or a recovery found.
+        """
+        if not self._has_lost:
+            return
+        before, kept = self._world, (self._session, self._has_lost, self._lost)
+        self._world = after_kill_of(before, self._session)
+        self._world.kernel = Kernel.of(disk_without(before.kernel, self._lost))
+        self._world.progress, self._world.known = begun_with(
+            progress.begun, self._acknowledged_count, progress.absences
+        )
         try:
             self._observe()
             self._start()
             self._observe()
         except Violation as violation:
-            raise Violation(Property.SYNCED, f"{LOST}, {violation.reason}") from violation
-        self._world, self._session = before, session
+            raise Violation(violated or violation.violated, f"{lost}, {violation.reason}") from violation
+        self._world, (self._session, self._has_lost, self._lost) = before, kept
 
-    def _fail_call(self, worlds: Sequence[World], failure: Failure) -> list[World]:
-        """Go back to where a call can fail, and let it; return the world before each call after it."""
+    def _fail_call(self, worlds: Sequence[World], failure: Failure) -> None:
+        """Go back to where a call can fail, and let it."""
         self.lines[-1] += f", while a call fails: {failure_in_words(failure)}"
         self._world, fault = worlds[failure.fault.at], failure.fault
+        self._follow_lost(worlds[: fault.at + 1])
+        if failure.call.kind in BARRIERS:
+            self._has_lost = True
+            self._lost += names_lost_by(self._world.kernel, self._session, failure.call)
         self._judge(fails=True)
         write_part(self._world, self._session, fault.written_bytes)
         fail_call(self._world, self._session, Rejected(str(fault.reason)))
-        return self._run()
+        self._follow_lost(self._run())
+
+    def _follow_lost(self, worlds: Sequence[World]) -> None:
+        """Forget the lost names that are changed in one of these worlds."""
+        for world in worlds if self._lost else ():
+            self._lost = still_lost(world.kernel, self._lost)
 
     def _leave(self) -> None:
         """Let what the commit was rejected with end the writer's session."""
@@ -257,6 +301,7 @@ class Execution:
 
     def _start(self) -> list[World]:
         """Open the writer, and return the world before each call."""
+        self._has_lost, self._lost = False, ()
         self._session = self._join(self._writer)
         return self._run()
 

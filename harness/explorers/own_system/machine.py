@@ -43,8 +43,8 @@ from tornproof.harness.systems.toy import (
     SyncsAgain,
     Toy,
 )
-from tornproof.harness.systems.toy_locks import DropsUndo, LockFile
-from tornproof.harness.systems.toy_losses import GivesIn, TakesUnreadForEmpty
+from tornproof.harness.systems.toy_locks import DropsUndo, LockFile, UndoesInVain
+from tornproof.harness.systems.toy_losses import GivesIn, GoesOnBehindLoss, TakesUnreadForEmpty
 
 PHASE = "machine"
 COVERAGE_GOALS = (OLD_STATE, FAILED_CALL)
@@ -217,6 +217,18 @@ class _Machine(RuleBasedStateMachine):
         self.commit_killed(data)
         self.recovery_killed(data)
 
+    @rule(data=st.data())
+    def written_back(self, data: st.DataObject) -> None:
+        self._take({"do": "written back"}, data)
+
+    @rule(data=st.data())
+    def commit_killed_and_its_recovery_failing(self, data: st.DataObject) -> None:
+        """Let a call fail in a recovery that has work to do, where the disk may have a part of what was done."""
+        self.commit_killed(data)
+        if data.draw(st.booleans()):
+            self.written_back(data)
+        self.opening_failing(data)
+
     def teardown(self) -> None:
         if self._execution is None:
             return
@@ -280,6 +292,17 @@ CONTROLS: tuple[tuple[Target, str, tuple[Step, ...]], ...] = (
         TakesUnreadForEmpty(),
         Property.WRONG_SNAPSHOT,
         (_step("commit", b"one"), _step("opening failing", None, 3), _step("commit", b"two")),
+    ),
+    (GoesOnBehindLoss(), Property.STALE, (_step("commit failing", b"one", 7, 0), _step("commit", b"two"))),
+    (
+        UndoesInVain(),
+        Property.WRONG_SNAPSHOT,
+        (
+            _step("commit", b"one"),
+            _step("commit killed", b"two", 9, 1, 1),
+            _step("written back"),
+            _step("opening failing", None, 12),
+        ),
     ),
     (
         DropsUndo(),

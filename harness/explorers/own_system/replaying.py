@@ -20,6 +20,7 @@ TAKEN: dict[str, Callable[..., None]] = {
     "reopen": Execution.reopen,
     "recovery killed": Execution.recovery_killed,
     "opening failing": Execution.opening_failing,
+    "written back": Execution.written_back,
 }
 """How a step is taken, by what it says that it does."""
 Step: TypeAlias = dict[str, Any]

@@ -20,7 +20,7 @@ from tornproof.harness.explorers.power_cuts.examination import SESSION, Bounds, 
 from tornproof.harness.explorers.power_cuts.exploration import Found, ModelExploration, Settings, said_of
 from tornproof.harness.explorers.power_cuts.judge import PowerJudge
 from tornproof.harness.explorers.power_cuts.trace import CrashPoint, Traces, bounds_of, points_of
-from tornproof.harness.search.crash_world import fail_call, synced_by
+from tornproof.harness.search.crash_world import begun_with, fail_call, synced_by
 from tornproof.harness.search.outcome import path_to
 from tornproof.harness.simulator.filesystem.file_state import PAGE_BYTES, FileState
 from tornproof.harness.simulator.filesystem.intercept import BARRIERS
@@ -29,9 +29,8 @@ from tornproof.harness.simulator.persistence.legal_disks import Disk
 from tornproof.harness.simulator.persistence.legal_files import Limits, legal_file
 from tornproof.harness.simulator.persistence.models import C_4096, N_512, Choice, FileChoice, Model
 from tornproof.harness.simulator.process.case import TestCase
-from tornproof.harness.simulator.process.observer import Judge, Progress, without
+from tornproof.harness.simulator.process.observer import Judge, without
 from tornproof.harness.simulator.process.world import ProcessGroup, World
-from tornproof.model.trace import Known
 
 CUT_TWICE = frozenset({N_512})
 """The power is cut again at every step of a recovery and the commits after it where a cut leaves most disks."""
@@ -217,15 +216,7 @@ def second_process_group(case: TestCase) -> ProcessGroup:
 
 def begin_session(process_group: ProcessGroup, kernel: Kernel, bounds: Bounds) -> World:
     """Return the world in which a second session begins on a kernel with these commits."""
-    *rejected, pending = bounds.operations[bounds.low :] or (None,)
-    progress = Progress(
-        committed=bounds.operations[: bounds.low],
-        rejected=tuple(rejected),
-        pending=pending,
-        absences=bounds.absences,
-    )
-    known = Known(low=bounds.low, high=len(bounds.operations), durable=bounds.low, is_open=False)
-    return process_group.begin(kernel, progress, known)
+    return process_group.begin(kernel, *begun_with(bounds.operations, bounds.low, bounds.absences))
 
 
 def evicted_of(kernel: Kernel) -> Kernel | None:

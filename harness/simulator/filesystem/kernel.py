@@ -322,6 +322,12 @@ class Kernel:
         if found:
             self.journalled_count = max(self.journalled_count, (found[0] if is_first else found[-1]) + 1)
 
+    def write_back(self) -> None:
+        """Bring all that is written and all names to the disk, but not what a failed sync has lost."""
+        self.files = {number: state.synced() for number, state in self.files.items()}
+        self.durable_directories = {number: names.copy() for number, names in self.directories.items()}
+        self.entry_changes, self.journalled_count = (), 0
+
     def paths(self) -> Iterator[tuple[str, int]]:
         """Yield the path and number of each file that names lead to."""
         return ((path, number) for path, number in entries_of(self.directories) if number not in self.directories)

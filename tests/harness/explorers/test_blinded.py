@@ -308,6 +308,7 @@ KILL_BLINDINGS: dict[str, Blinding] = {
     "no kill in recovery": lambda patch: patch.setattr(kills, "RECOVERY_KILLS_MAX", 0),
     "no going on": lambda patch: patch.setattr(KillJudge, "_go_on", lambda self, storage, index: None),
     "nothing lost by an opening": lambda patch: patch.setattr(KillJudge, "_lose_opening", lambda *_: None),
+    "nothing lost by a rejected commit": lambda patch: patch.setattr(KillJudge, "_lose_rejected", lambda *_: None),
 }
 JUDGED_AFTER_POWER_CUTS = (
     Property.LOST,

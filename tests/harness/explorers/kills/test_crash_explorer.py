@@ -10,7 +10,7 @@ import pytest
 from broken_toys import FOUND, Ends, RollsBack
 from depth import nightly, sampled
 from recorded_phases import AsRecorded
-from toy_rejections import CountsInMemory, KeepsRejected
+from toy_rejections import CountsInMemory, KeepsRejected, WritesBlockAgain
 
 from tornproof.harness.common.remembered_codecs import remembered_decoding, remembered_encoder
 from tornproof.harness.common.verdict import HasTime, Phase, Verdict, always, calls_at_most
@@ -43,7 +43,7 @@ from tornproof.harness.explorers.kills.plan import (
     sampled_cuts,
 )
 from tornproof.harness.explorers.kills.sessions import REWORDED
-from tornproof.harness.search.failed_sync import LOST_BY_OPENING
+from tornproof.harness.search.failed_sync import LOST_BY_OPENING, LOST_EARLIER
 from tornproof.harness.simulator.filesystem.faulty import Fault, FaultyStorage
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
@@ -52,7 +52,13 @@ from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.systems.table import TableTarget
 from tornproof.harness.systems.toy import HeaderFirst, RecoversInPlace, Toy, ToyWriter
 from tornproof.harness.systems.toy_locks import BusyLockFile, DropsUndo, LockFile, Undo, UndoesInVain, is_made
-from tornproof.harness.systems.toy_losses import FORBIDS_COMMITS, GivesIn, TakesPartForWhole, TakesUnreadForEmpty
+from tornproof.harness.systems.toy_losses import (
+    FORBIDS_COMMITS,
+    GivesIn,
+    GoesOnBehindLoss,
+    TakesPartForWhole,
+    TakesUnreadForEmpty,
+)
 from tornproof.harness.systems.workload import MADE_PATH, crash_operations, made_image
 from tornproof.impl.errors import BusyError, CorruptError, StorageError
 from tornproof.impl.storage.interface import EntryKind, File, LockMode, OpenMode, Storage, StorageReason
@@ -107,6 +113,16 @@ def test_what_a_writer_acknowledges_after_a_commit_that_it_rejected_must_be_ther
     assert said in finding.sentence
     assert replay_crash(GivesIn(), OPERATIONS, finding, path="toy") is Verdict.INVALID
     assert replay_crash(Toy(), OPERATIONS, finding, path="toy") is Verdict.VALID
+
+
+def test_what_the_failed_sync_of_a_rejected_commit_lost_is_not_built_upon() -> None:
+    """The writer went on over bytes that only the cache had."""
+    one_letter = (b"o", b"t", b"h")
+    assert explore_crashes(WritesBlockAgain(), one_letter, path="toy").findings == ()
+    (finding,) = explore_crashes(GoesOnBehindLoss(), one_letter, path="toy").findings
+    assert finding.property == Property.LOST and f"{LOST_EARLIER}, a reader sees commit 0" in finding.sentence
+    assert replay_crash(GoesOnBehindLoss(), one_letter, finding, path="toy") is Verdict.INVALID
+    assert replay_crash(WritesBlockAgain(), one_letter, finding, path="toy") is Verdict.VALID
 
 
 def test_an_opening_whose_call_fails_loses_nothing() -> None:

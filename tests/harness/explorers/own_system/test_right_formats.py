@@ -257,7 +257,7 @@ def test_one_that_is_done_without_it_is_a_finding() -> None:
 
 
 class Epochs(KeyLog):
-    """Counts its openings in a file, and takes a key that is there for done."""
+    """Counts its openings in a file, and only makes durable a key that is there."""
 
     def create(self, storage: Storage, path: str) -> None:
         super().create(storage, path)
@@ -271,6 +271,16 @@ class Epochs(KeyLog):
         keys = self.read(storage, path)
         if key not in keys:
             self.append(storage, path, keys, key)
+        else:
+            put(storage, f"{path}/log", content_of(storage, f"{path}/log"))
+
+
+class TakesForDurable(Epochs):
+    """Broken: takes a key that is there for done, also where the commit that wrote it was rejected."""
+
+    def commit(self, storage: Storage, path: str, key: str) -> None:
+        if key not in self.read(storage, path):
+            super().commit(storage, path, key)
 
 
 class RejectsByEpoch(Epochs):
@@ -312,6 +322,11 @@ class RedoesLate(Epochs):
         super().commit(storage, path, key)
         storage.unlink(f"{path}/intent")
         storage.sync_directory(path)
+
+
+def test_a_key_of_a_commit_that_was_rejected_is_not_durable_because_it_is_there() -> None:
+    """Its sync had failed, and only the cache had it."""
+    assert killed(target(TakesForDurable())) == (Verdict.INVALID, {Property.LOST})
 
 
 def test_openings_that_write_are_no_finding_where_a_reader_sees_no_difference() -> None:

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
-from toy_rejections import CountsInMemory, KeepsRejected, Refuses
+from toy_rejections import CountsInMemory, KeepsRejected, Refuses, WritesBlockAgain
 
 from tornproof.harness.common.system import Target
 from tornproof.harness.common.verdict import Finding, Phase, Verdict
@@ -44,7 +44,9 @@ from tornproof.harness.explorers.own_system.replaying import (
     without_needless_steps,
 )
 from tornproof.harness.search.crash_world import after_kill_of
+from tornproof.harness.search.failed_sync import LOST_EARLIER
 from tornproof.harness.simulator.filesystem.file_state import PAGE_BYTES
+from tornproof.harness.simulator.filesystem.kernel import Kernel
 from tornproof.harness.simulator.filesystem.step_bound import STEP_BOUND
 from tornproof.harness.simulator.process.observer import Judge, Progress, Property
 from tornproof.harness.simulator.process.simulated_process import NotDeterministicError
@@ -59,8 +61,8 @@ from tornproof.harness.systems.toy import (
     Toy,
     ToyWriter,
 )
-from tornproof.harness.systems.toy_locks import DropsUndo, LockFile, Undo
-from tornproof.harness.systems.toy_losses import GivesIn, TakesUnreadForEmpty
+from tornproof.harness.systems.toy_locks import DropsUndo, LockFile, Undo, UndoesInVain
+from tornproof.harness.systems.toy_losses import GivesIn, GoesOnBehindLoss, TakesUnreadForEmpty
 from tornproof.harness.systems.toy_specified import LosesALetter, Specified
 from tornproof.impl.errors import BusyError, StorageError
 from tornproof.impl.storage.interface import EntryKind, File, LockMode, OpenMode, Storage, StorageReason
@@ -378,6 +380,7 @@ def test_a_kill_before_the_first_step_is_no_kill_inside_a_commit() -> None:
         (KeepsRejected(), GivesIn(), Property.STALE),
         (Toy(), TakesUnreadForEmpty(), Property.WRONG_SNAPSHOT),
         (Undo(), DropsUndo(), Property.LOST),
+        (Undo(), UndoesInVain(), Property.WRONG_SNAPSHOT),
     ],
     ids=named,
 )
@@ -391,6 +394,14 @@ def test_a_writer_goes_on_after_a_rejection_openings_fail_and_no_reader_need_com
     with suppress(ValueError):
         assert violation_of(sound, "toy", steps) is None
     assert explored(sound, examples=20).findings == ()
+
+
+def test_what_a_failed_sync_lost_is_missing_after_the_next_commit_too() -> None:
+    """It counted in its own commit alone."""
+    (steps,) = (steps for target, _, steps in CONTROLS if target.name == GoesOnBehindLoss.name)
+    violation = violation_of(GoesOnBehindLoss(), "toy", steps)
+    assert violation is not None and violation.reason.startswith(f"{LOST_EARLIER}, reader: commit 1 was seen")
+    assert violation_of(WritesBlockAgain(), "toy", steps) is None
 
 
 def test_a_writer_that_rejects_two_commits_in_a_row_is_not_given_another_one() -> None:
@@ -521,6 +532,22 @@ def test_a_control_that_is_not_detected_leaves_no_verdict(monkeypatch: pytest.Mo
     phase = explored(Toy(), examples=30)
     assert phase.verdict is Verdict.UNKNOWN and phase.note == "a positive control failed"
     assert phase.controls == f"the toy that 'toy' was not detected: {Property.SYNCED}"
+
+
+@pytest.mark.parametrize(
+    ("blinded", "missed"),
+    [
+        ((Execution, "_lose"), {"SyncsAgain", "GoesOnBehindLoss", "UndoesInVain"}),
+        ((Kernel, "write_back"), {"UndoesInVain"}),
+    ],
+    ids=["nothing is lost", "nothing is written back"],
+)
+def test_a_machine_that_loses_nothing_for_good_convicts_too_few(
+    blinded: tuple[type, str], missed: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(*blinded, lambda *_: None)
+    found = [violation_of(target, "toy", steps) for target, _, steps in CONTROLS]
+    assert {type(each[0]).__name__ for each, violation in zip(CONTROLS, found, strict=True) if not violation} == missed
 
 
 def test_a_sound_toy_that_is_said_to_be_broken_is_a_failed_control(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ from tornproof.impl.table.metadata_file import (
 from tornproof.impl.table.new_dictionary import new_dictionary
 from tornproof.impl.table.partition_schema import physical_form
 from tornproof.impl.table.symbols import DICTIONARY_FILES
-from tornproof.impl.table.table import Table, open_table
+from tornproof.impl.table.table import Table, name_of_directory, open_table
 from tornproof.impl.txn.pins import PINS_FILE, take_writer_lock
 from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.txn.write import encode_new_file, first_version
@@ -100,8 +100,8 @@ def create_table(
     before a server inserts into it, `ALTER TABLE … SET TYPE WAL` and a restart of the server are needed.
     """
     path = path.rstrip("/")
-    parent, _, directory = path.rpartition("/")
-    name = directory.partition("~")[0]
+    parent = path.rpartition("/")[0]
+    name = name_of_directory(path)
     _check_columns(columns, timestamp, partition_by)
     _check_name("the table", name)
     metadata = TableMetadata(

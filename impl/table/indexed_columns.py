@@ -21,7 +21,7 @@ def index_advice(table: Table) -> str | None:
     columns = indexed_columns(table.metadata)
     if not columns:
         return None
-    alter = f"ALTER TABLE {table.sql_name()} ALTER COLUMN {quoted(columns[0].name)}"
+    alter = f"ALTER TABLE {quoted(table.name())} ALTER COLUMN {quoted(columns[0].name)}"
     return (
         f"column {columns[0].name!r} has an index, which only a server keeps up to date; with QuestDB, "
         f"{alter} DROP INDEX first, and {alter} ADD INDEX afterwards"

@@ -6,7 +6,7 @@ one row in the partition it is acknowledged, lost, and the partition's directory
 
 from __future__ import annotations
 
-from tornproof.impl.table.table import Table
+from tornproof.impl.table.table import Table, quoted
 
 
 def parquet_last_advice(table: Table, last_is_parquet: bool) -> str | None:
@@ -15,5 +15,5 @@ def parquet_last_advice(table: Table, last_is_parquet: bool) -> str | None:
         return None
     return (
         "the last partition of a table without write-ahead log is in Parquet, and a server's next insert into it fails "
-        f"or is lost; with QuestDB, ALTER TABLE {table.sql_name()} SET TYPE WAL and a restart cure that"
+        f"or is lost; with QuestDB, ALTER TABLE {quoted(table.name())} SET TYPE WAL and a restart cure that"
     )

@@ -29,6 +29,11 @@ from tornproof.impl.txn.transaction import (
 PAUSE_SECONDS = 0.02
 
 
+def name_of_directory(path: str) -> str:
+    """Return a table's name by its directory, to which servers append `~` and a number."""
+    return path.rstrip("/").rpartition("/")[2].partition("~")[0]
+
+
 class Table(msgspec.Struct, frozen=True, kw_only=True):
     """A table that can be read; `metadata` is None if the directory has no `_meta`, as in commit histories."""
 
@@ -36,17 +41,12 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     metadata: TableMetadata | None
 
-    def sql_name(self) -> str:
-        """Return the table's name as SQL has it: that in `_name`, or by its directory where none can be read there."""
+    def name(self) -> str:
+        """Return the table's name: that in `_name`, which it is renamed in, or of its directory if none can be read."""
         try:
-            return quoted(read_name_file(self.storage, f"{self.path}/{NAME_FILE}"))
+            return read_name_file(self.storage, f"{self.path}/{NAME_FILE}")
         except (ProblemError, StorageError):
-            return quoted(self.directory_name)
-
-    @property
-    def directory_name(self) -> str:
-        """The table's name by its directory, to which servers append `~` and a number."""
-        return self.path.rstrip("/").rpartition("/")[2].partition("~")[0]
+            return name_of_directory(self.path)
 
     def transaction(self) -> Transaction:
         """Return the current committed version; raises as `safe_read` does."""

@@ -91,7 +91,7 @@ class PartitionChanger(msgspec.Struct, kw_only=True):
     """
 
     storage: Storage
-    name: str
+    name: Callable[[], str]
     metadata: TableMetadata
     columns: tuple[SnapshotColumn, ...]
     schema: pa.Schema
@@ -204,7 +204,7 @@ class PartitionChanger(msgspec.Struct, kw_only=True):
         Raises RowsRejectedError if there is none.
         """
         form = options.encoding.footer_extension or form_before
-        footer, row_groups = new_footer(header, self.name), self._encoded(rows.parts(), header, options)
+        footer, row_groups = new_footer(header, self.name()), self._encoded(rows.parts(), header, options)
         if rows.is_streamed:
             self.streamed.append(files.path)
             write, after = stream_new_directory(self.storage, files, header, footer, row_groups, form)
@@ -354,7 +354,7 @@ def changer_of(
     (timestamp,) = (column for column in snapshot.columns if column.id == metadata.timestamp_id)
     return PartitionChanger(
         storage=storage,
-        name=snapshot.table.directory_name,
+        name=snapshot.table.name,
         metadata=metadata,
         columns=snapshot.columns,
         schema=snapshot.schema,

@@ -309,8 +309,8 @@ def test_writer_that_cannot_read_its_own_version_is_dead_lest_it_commits_the_sam
     faulty = FaultyStorage(storage)
     with writer_on(faulty) as writer:
         writer.write(rows([1]))
-        # The second time that `_txn` is opened to be read is after the commit.
-        fault = Fault(at=1, reason=StorageReason.INPUT_OUTPUT, among=frozenset({CallKind.OPEN_FOR_READING}))
+        # `_txn` is opened to be read first, then `_name` for a new file, and `_txn` again after the commit.
+        fault = Fault(at=2, reason=StorageReason.INPUT_OUTPUT, among=frozenset({CallKind.OPEN_FOR_READING}))
         faulty.arm(fault)
         with pytest.raises(StorageError):
             writer.commit()

@@ -13,7 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tornproof.harness.common.new_tables import new_table_of_rows
+from tornproof.harness.common.made_rows import rows_for
+from tornproof.harness.common.new_tables import commit_rows, new_table
 from tornproof.harness.common.whose_error import the_only
 from tornproof.harness.explorers.corruption import every_type
 from tornproof.harness.explorers.roundtrip.metadata.metadata_rules import Bounds, bounds_of_types, proven
@@ -181,6 +182,9 @@ def parquet_forms() -> Iterator[Question]:
         yield ask("JSON of footers", f"a column of the type {of}", _told_column(number, of), _told_by_json, number)
     for path, name in ROOTS.items():
         yield ask("Parquet forms", f"the root of the schema in a new table at {path}", name, _root_name, path)
+    for renamed in ("new", "GRÖSSEN ßA", "a~1"):
+        question = f"the root of the schema in a table that was renamed to {renamed}"
+        yield ask("Parquet forms", question, renamed, _root_name, "old~1", renamed)
 
 
 def readable_forms() -> Iterator[Question]:
@@ -224,10 +228,15 @@ def _file_of_every_type() -> pq.ParquetFile:
     return pq.ParquetFile(io.BytesIO(next(image.files[path] for path in image.files if path.endswith(DATA_FILE))))
 
 
-def _root_name(path: str) -> str:
+def _root_name(path: str, renamed: str | None = None) -> str:
     """Return the name of the group that has all columns."""
     storage = MemoryStorage.of(DiskImage({}, frozenset({"a"})))
-    new_table_of_rows(storage, path, {"ts": "TIMESTAMP"}, [FIRST_TIME])
+    table = new_table(storage, path, {"ts": "TIMESTAMP"})
+    if renamed is not None:
+        with storage.open_for_writing(f"{path}/_name") as file:
+            file.truncate(0)
+            file.pwrite(len(renamed).to_bytes(4, "little") + renamed.encode("utf-16-le"), 0)
+    commit_rows(storage, path, rows_for(table, [FIRST_TIME], seed=0))
     content = the_only(content for name, content in storage.image().files.items() if name.endswith(DATA_FILE))
     _, root, *_ = str(pq.ParquetFile(io.BytesIO(content)).schema).splitlines()
     return root.removeprefix("required group field_id=-1 ").removesuffix(" {")

@@ -160,7 +160,7 @@ def read_rows(spark: SparkSession, table: str) -> list[list[Any]]:
 
 def scan_rows(spark: SparkSession, table: str, staging: Path) -> list[list[Any]]:
     """Read a table through Spark's own reader."""
-    staging.mkdir()
+    staging.mkdir(exist_ok=True)
     with scan(spark, table, staging=str(staging)) as frame:
         return sums_of(frame)
 

@@ -26,7 +26,7 @@ from tornproof.impl.write.table_writer import open_writer
 from tornproof.impl.write.writer_options import WriterOptions
 from tornproof.pipeline.datasource.metrics import read_metrics
 from tornproof.pipeline.datasource.scan import scan
-from tornproof.pipeline.datasource.source import register
+from tornproof.pipeline.datasource.source import pinned, register
 from tornproof.pipeline.datasource.types import spark_arrow_schema, to_spark
 
 STORAGE = OperatingSystemStorage()
@@ -190,7 +190,10 @@ def test_reads_beside_a_writer_see_one_committed_version_each(
                 count, total, numbers = summed(frame)
             return numbers, count, total, numbers
         folder = str(tmp_path / f"m{number}")
-        count, total, numbers = summed(loaded(session, busy_table, metrics=folder, splits="4"))
+        # However many versions are committed and purged while Spark reads.
+        with pinned(str(busy_table)) as pin:
+            assert pin.is_held
+            count, total, numbers = summed(loaded(session, busy_table, metrics=folder, splits="4"))
         return read_metrics(folder)[-1]["version"], count, total, numbers
 
     def summed(frame: DataFrame) -> tuple[int, int, int]:

@@ -74,7 +74,16 @@ NAMED = {"ts": "TIMESTAMP", "s": "SYMBOL"}
 @functools.cache
 def left_files() -> tuple[Question, ...]:
     """Return all questions, always in the same order."""
-    return (*_kept(), *_left_copies(), *_pinned(), *_dry_runs(), *_synced_names(), *_moved(), *_older())
+    return (
+        *_kept(),
+        *_left_copies(),
+        *_synced_for_kept(),
+        *_pinned(),
+        *_dry_runs(),
+        *_synced_names(),
+        *_moved(),
+        *_older(),
+    )
 
 
 def failed_controls() -> Iterator[str]:
@@ -139,6 +148,21 @@ def _left_copies() -> Iterator[Question]:
     for kind, reason in itertools.product((CallKind.PWRITE, CallKind.FSYNC), (NO_SPACE, BROKEN)):
         words = f"what is left of a copy when it cannot {kind}: {reason.value}"
         yield ask("kept", words, [], _left_of_copy, kind, reason)
+
+
+def _synced_for_kept() -> Iterator[Question]:
+    """Yield bytes that an earlier run kept or not, and which names are made durable when they are to be kept."""
+    directories = [PATH, *(f"{PATH}/{parent}" for parent in PurePosixPath(KEPT_AS).parents if parent.name)]
+    for is_there in (False, True):
+        words = f"which names are durable of bytes that {'' if is_there else 'no '}earlier run kept"
+        yield ask("kept", words, sorted(directories), _synced_when_kept, is_there)
+
+
+def _synced_when_kept(is_there: bool) -> list[str]:
+    files = {f"{PATH}/{name}": b"what is kept" for name in (KEPT_FILE, KEPT_AS)[: 1 + is_there]}
+    storage = FaultyStorage(MemoryStorage.of(DiskImage.of_files(files)))
+    keep(storage, PATH, KEPT_FILE, 0, KEPT_AS)
+    return sorted({call.path for call in storage.calls if call.kind is CallKind.SYNC_DIRECTORY})
 
 
 def _left_of_copy(kind: CallKind, reason: StorageReason) -> list[str]:

@@ -12,11 +12,13 @@ from msgspec import structs
 from tornproof.harness.explorers.roundtrip.metadata.placed_partitions import GENERATED, PARQUET
 from tornproof.harness.explorers.roundtrip.worked_out.changed_files import PATH, storage_of, two_days, with_entry
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, outcome_of
+from tornproof.impl.errors import CorruptError
 from tornproof.impl.pm.chain import Metadata, decode_chain, decode_metadata, find_token
 from tornproof.impl.pm.encode import FooterFacts, ReusedRowGroup, append_generation, append_point, lay_out_generation
 from tornproof.impl.pm.footer import FooterSections, locate_footer
+from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.repair.plan import committed_file, whole_generations
-from tornproof.impl.table.table import open_table
+from tornproof.impl.table.table import Table, open_table
 from tornproof.impl.txn.transaction import TXN_FILE
 from tornproof.impl.verify.verify import verify_table
 
@@ -59,6 +61,7 @@ def found_generations() -> Iterator[Question]:
     for words, behind in BEHIND_PUBLISHED.items():
         asked_words = f"what is wrong where no generation has the token, and {words} behind the published size"
         yield _asked(asked_words, functools.partial(_problems_behind, behind), [(TXN_FILE, "token", False)])
+        yield _asked(f"{asked_words}, to a reader", functools.partial(_problem_of_reader, behind), (TXN_FILE, "token"))
     words = "what is wrong where only a generation behind the published size has the token"
     yield _asked(words, functools.partial(_problems_behind, None), [(TXN_FILE, "token", True)])
     for count in range(1, 5):
@@ -141,6 +144,22 @@ def _problems_behind(behind: bytes | None) -> list[tuple[str, str, bool]]:
 
     Without any, a generation with the token is there.
     """
+    table, end_bytes = _without_token(behind)
+    end = f"a generation with this token ends at byte {end_bytes} of"
+    return [(each.file, each.field, end in each.actual) for each in verify_table(table).all_problems]
+
+
+def _problem_of_reader(behind: bytes) -> tuple[str, str] | None:
+    """Return what a reader of such a table says is wrong."""
+    try:
+        list(open_snapshot(_without_token(behind)[0]).batches())
+    except CorruptError as error:
+        return error.problem.file, error.problem.field
+    return None
+
+
+def _without_token(behind: bytes | None) -> tuple[Table, int]:
+    """Return such a table, and where a generation with its token ends, if it has one."""
     content, metadata = _start()
     facts = FooterFacts.of(metadata.generation)
     other = structs.replace(facts, parquet_footer_offset=facts.parquet_footer_offset + 8)
@@ -148,9 +167,7 @@ def _problems_behind(behind: bytes | None) -> list[tuple[str, str, bool]]:
     token = locate_footer(longer, len(longer), file=FILE).token
     files = {**with_entry(two_days(), PARQUET | GENERATED, token=token)}
     files[FIRST] = longer if behind is None else content + behind
-    end = f"a generation with this token ends at byte {len(longer)} of"
-    problems = verify_table(open_table(storage_of(files), PATH)).all_problems
-    return [(each.file, each.field, end in each.actual) for each in problems]
+    return open_table(storage_of(files), PATH), len(longer)
 
 
 def _led_to(count: int) -> bool:

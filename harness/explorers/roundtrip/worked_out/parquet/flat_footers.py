@@ -170,6 +170,9 @@ def restored() -> Iterator[Question]:
         kind = Field(LOGICAL_TYPE, Kind.STRUCT, Struct((Field(member, Kind.STRUCT, Struct(())),)))
         content = with_fields_of(of_few, SCHEMA, kind)
         yield ask("restored", f"a footer of columns of the logical type {member}", True, _comes_back, content)
+    for size_bytes in (0, 1, 8):
+        words = f"whether another footer is made of one with {size_bytes} bytes behind it"
+        yield ask("restored", words, "UnsupportedError" if size_bytes else True, _is_made, of_few, bytes(size_bytes))
     for at, is_flat in itertools.product(((0, 0), (0, 2), (0, 3), (1, 0), (7, 7)), (False, True)):
         expected = "values" if at[0] < 1 and at[1] < 3 else "IndexError"
         words = f"what is said of column {at[1]} of row group {at[0]}, {'' if is_flat else 'not '}in FlatBuffers"
@@ -292,6 +295,11 @@ def _twice_at(place: int) -> Change:
 def _comes_back(content: bytes) -> bool:
     thrift = opened(content).thrift()
     return FlatFooter(flatbuffer_of(thrift, file=FILE), file=FILE).thrift() == thrift
+
+
+def _is_made(content: bytes, behind: bytes) -> Any:
+    thrift = opened(content).thrift() + behind
+    return outcome_of(lambda: bool(flatbuffer_of(thrift, file=FILE)))
 
 
 def _row_group_count(content: bytes) -> int:

@@ -28,12 +28,24 @@ from tornproof.harness.explorers.roundtrip.worked_out.question import Question, 
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
 from tornproof.impl.chunk.duplicates import NewChunk, duplicate_of, with_duplicate
+from tornproof.impl.errors import CorruptError
 from tornproof.impl.extension.point import with_extension
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.parquet.encode_options import ColumnOptions, EncodeOptions
 from tornproof.impl.parquet.fields import PageEncoding
 from tornproof.impl.parquet.footer import ParquetFooter, check_for_others, decode_footer
-from tornproof.impl.parquet.thrift import Field, Kind, Known, Struct, Value, encode, value_of, with_fields, without
+from tornproof.impl.parquet.thrift import (
+    Field,
+    Items,
+    Kind,
+    Known,
+    Struct,
+    Value,
+    encode,
+    value_of,
+    with_fields,
+    without,
+)
 from tornproof.impl.write.writer_options import WriterOptions
 
 STATISTIC_FIELDS = {
@@ -59,7 +71,8 @@ LONG_TEXT = "x" * 5_000
 
 def thrift_footers() -> Iterator[Question]:
     """Yield what statistics, schemas, units of times, and records of duplicates say, and which footers are damaged."""
-    for name, found, expected in itertools.chain(_statistics(), _schemas(), _units(), _duplicates(), _indexes()):
+    cases = itertools.chain(_statistics(), _schemas(), _units(), _duplicates(), _indexes(), _wrong_lists())
+    for name, found, expected in cases:
         yield Question("Thrift footers", name, found, expected)
 
 
@@ -154,6 +167,29 @@ def _duplicates() -> Iterator[tuple[str, Callable[[], Any], Any]]:
         name = f"the record of a duplicate in metadata of which the extension was {words}"
         expected = [40, len(ENCODED), zlib.crc32(ENCODED), zlib.crc32(encode(CHUNK_META))]
         yield name, functools.partial(_recorded, extended), expected
+
+
+def _wrong_lists() -> Iterator[tuple[str, Callable[[], Any], Any]]:
+    for kind, value in ((Kind.I32, 7), (Kind.BINARY, b"x")):
+        name = f"what is said of a footer whose row groups are a list of {kind.name}"
+        yield (
+            name,
+            functools.partial(_said_of_groups, Field(4, Kind.LIST, Items(kind, (value,)))),
+            f"LIST of wire type {kind}",
+        )
+    yield "what is said of a footer without row groups", functools.partial(_said_of_groups, None), "none"
+
+
+def _said_of_groups(field: Field | None) -> str | None:
+    """Return what a file has instead of the list of its row groups, by the error."""
+    thrift = opened(parquet_of(pa.table({"a": [1]}))).thrift()
+    tree = decode_footer(thrift, file=DATA_FILE, offset_bytes=0).tree
+    changed = without(tree, 4) if field is None else with_fields(tree, field)
+    try:
+        decode_footer(encode(changed), file=DATA_FILE, offset_bytes=0)
+    except CorruptError as error:
+        return error.problem.actual
+    return None
 
 
 def _as_it_is(meta: Struct) -> Struct:

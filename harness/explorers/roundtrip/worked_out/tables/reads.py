@@ -65,6 +65,10 @@ def asked_in_words() -> Iterator[Question]:
         if column != gone:
             words = f"which rows of three come by the time of the second, {gone or 'nothing'} dropped before"
             yield ask("times asked for", f"{words}, as {column}", [1], _by_time, gone, column)
+    for start_at, end_at in itertools.product((None, 0, 1, 3), repeat=2):
+        words = f"which of the first three microseconds come from {start_at} to {end_at}"
+        times = [each for each in range(3) if (start_at or 0) <= each < (3 if end_at is None else end_at)]
+        yield ask("times asked for", words, times, _between, start_at, end_at)
     days = itertools.combinations_with_replacement(range(DAY_COUNT), 2)
     for (first, last), damaged in itertools.product(days, range(DAY_COUNT)):
         words = f"which values come of the days {first} to {last}, if the metadata of day {damaged} is damaged"
@@ -95,6 +99,13 @@ def _expecting(null_count: int | None) -> Any:
 
     snapshot = open_snapshot(_snapshot().table, replace(HARDENED_READER, described=described))
     return outcome_of(lambda: sum(batch.num_rows for batch in snapshot.batches()))
+
+
+def _between(start: int | None, end: int | None) -> list[int]:
+    """Return the times of the rows of a table at the epoch from one time to another."""
+    snapshot = open_snapshot(open_table(table_of_rows(PATH, [(time, time) for time in range(3)]), PATH))
+    batches = snapshot.batches(["ts"], times=TimeRange(start=start, end=end))
+    return [value for batch in batches for value in batch.column(0).cast(pa.int64()).to_pylist()]
 
 
 def _by_time(gone: str, column: str) -> list[int]:

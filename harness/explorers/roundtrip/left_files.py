@@ -154,7 +154,7 @@ def _synced_for_kept() -> Iterator[Question]:
     """Yield bytes that an earlier run kept or not, and which names are made durable when they are to be kept."""
     directories = [PATH, *(f"{PATH}/{parent}" for parent in PurePosixPath(KEPT_AS).parents if parent.name)]
     for is_there in (False, True):
-        words = f"which names are durable of bytes that {'' if is_there else 'no '}earlier run kept"
+        words = f"which names are durable of bytes that {'an' if is_there else 'no'} earlier run kept"
         yield ask("kept", words, sorted(directories), _synced_when_kept, is_there)
 
 

@@ -342,6 +342,7 @@ def test_short_counts_of_the_system_are_made_up_for(file: File, monkeypatch: pyt
     monkeypatch.setattr(os, "pwrite", lambda fd, content, offset: whole_pwrite(fd, bytes(content)[:3], offset))
     file.pwrite(memoryview(b"01234567" * 3).cast("Q"), 50)
     assert file.pread(100, 40) == bytes(range(40, 50)) + b"01234567" * 3 + bytes(range(74, 100))
+    assert file.pread(10, 40) == bytes(range(40, 50))
 
 
 def test_a_file_that_shrinks_during_a_read_gives_a_short_answer(file: File, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -170,6 +170,8 @@ def restored() -> Iterator[Question]:
         kind = Field(LOGICAL_TYPE, Kind.STRUCT, Struct((Field(member, Kind.STRUCT, Struct(())),)))
         content = with_fields_of(of_few, SCHEMA, kind)
         yield ask("restored", f"a footer of columns of the logical type {member}", True, _comes_back, content)
+    wide = parquet_of(pa.table({f"column {number:030}": [number] for number in range(500)}))
+    yield ask("restored", "a footer of more than 64 KiB", True, _comes_back, wide)
     for size_bytes in (0, 1, 8):
         words = f"whether another footer is made of one with {size_bytes} bytes behind it"
         yield ask("restored", words, "UnsupportedError" if size_bytes else True, _is_made, of_few, bytes(size_bytes))

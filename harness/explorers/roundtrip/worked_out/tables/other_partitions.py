@@ -8,6 +8,8 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from tornproof.harness.common.copies import open_writer_of_copy
+from tornproof.harness.common.whose_error import needed
 from tornproof.harness.explorers.roundtrip.metadata.placed_partitions import GENERATED, PARQUET
 from tornproof.harness.explorers.roundtrip.metadata.transaction_files import Entry, of_entries
 from tornproof.harness.explorers.roundtrip.worked_out.changed_files import (
@@ -24,7 +26,7 @@ from tornproof.harness.explorers.roundtrip.worked_out.question import Question, 
 from tornproof.harness.explorers.roundtrip.worked_out.tables.new_tables import META_COLUMN, META_HEADER
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import FIRST_TIME
-from tornproof.impl.errors import CorruptError, UnsupportedError
+from tornproof.impl.errors import CorruptError, RowsRejectedError, UnsupportedError
 from tornproof.impl.layout.parquet import DATA_FILE
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.repair.repair import repair_table
@@ -84,6 +86,23 @@ def other_partitions() -> Iterator[Question]:
         is_sound = token < 1 or token >> 56 == 1 << 6
         words = f"what a verification finds of a native partition with the token {token}"
         yield ask("other partitions", words, [] if is_sound else ["TOKEN of 2024-01-01"], _of_native, token)
+    for flags in (0, GENERATED, PARQUET):
+        words = f"whether a partition with the flags {flags:#x} is rewritten"
+        yield ask("other partitions", words, flags == PARQUET, _is_rewritten, flags)
+
+
+def _is_rewritten(flags: int) -> bool:
+    """Say whether a writer takes the first partition for one that it can rewrite, or one whose rows are elsewhere."""
+    storage = storage_of(with_entry(two_days(), flags))
+    with open_writer_of_copy(storage, PATH) as writer:
+        try:
+            first, *_ = writer.transaction.partitions
+            writer.rewrite_partition(first.timestamp)
+            writer.rollback()
+        except RowsRejectedError as error:
+            needed("its rows are not in Parquet" in str(error), "the error says why")
+            return False
+    return True
 
 
 def _entries(interval: int | None, row_count: int, max_timestamp: int, flags: int, name_txn: int, token: int) -> Any:

@@ -57,6 +57,12 @@ def test_a_record_is_packed_little_endian_without_padding() -> None:
     assert Sample.unpack(b"?" + SAMPLE_BYTES, 1, file="f") == SAMPLE
 
 
+def test_a_record_cannot_be_changed_and_can_be_a_key() -> None:
+    with pytest.raises(AttributeError, match="immutable"):
+        SAMPLE.word = 3  # type: ignore[misc]
+    assert {SAMPLE: "it"}[Sample.unpack(SAMPLE_BYTES, 0, file="f")] == "it"
+
+
 def test_offsets_follow_from_the_order_of_the_fields() -> None:
     assert [(spec.name, spec.offset_bytes, spec.end_bytes) for spec in Sample.layout.fields] == [
         ("small", 0, 1),

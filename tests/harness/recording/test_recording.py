@@ -162,6 +162,15 @@ mv other got; rm before y/in; echo file > before; mv got ../away
     assert tree_of(left(trace).kernel) == {"y": None, "before": b"file\n"}
 
 
+def test_a_fifo_in_a_directory_is_not_recorded_and_a_file_of_its_name_is(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    (data / "in").mkdir(parents=True)
+    os.mkfifo(data / "in" / "pipe")
+    (data / "pipe").write_bytes(b"a file\n")
+    trace = recorded(data, "sh", "-c", "cat in/pipe > got & echo hi > in/pipe; wait; echo more >> pipe")
+    assert {step.path for step in trace.steps} == {"got", "pipe"}
+
+
 def test_an_empty_file_may_be_made_by_mknod(tmp_path: Path) -> None:
     trace = recorded_python(tmp_path, "import os; os.mknod('f'); os.mknod('g', dir_fd=os.open('.', 0))")
     assert tree_of(left(trace).kernel) == {"f": b"", "g": b""}

@@ -90,7 +90,11 @@ def test_a_process_that_ends_is_distinguished_from_one_that_is_killed() -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="only Linux lists the threads of a process")
-def test_the_server_has_one_thread() -> None:
+@pytest.mark.parametrize("is_set", [False, True], ids=["nothing is set", "threads are set"])
+def test_the_server_has_one_thread(is_set: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if is_set:
+        monkeypatch.setenv("OPENBLAS_NUM_THREADS", "4")
+        monkeypatch.setenv("JE_ARROW_MALLOC_CONF", "background_thread:true")
     server = serving()
     try:
         server.start(wait)

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tornproof.harness.explorers.processes.messages import HAS_READ, READ
 from tornproof.harness.explorers.processes.reader import LATER_COMMITS, _Reading
 from tornproof.impl.errors import CorruptError, FileMissingError, StorageError
 
@@ -57,6 +58,18 @@ def test_a_pinned_reader_does_not_wait_for_one_exact_version() -> None:
     )
     reading._wait_for_commits(1)
     assert [*seen] == []
+
+
+def test_a_reader_whose_reads_all_failed_answers_too() -> None:
+    """The parent waits for a read, not for a good one."""
+    sent = list[str]()
+    reading = _Reading.__new__(_Reading)
+    reading.version = None
+    reading._connection = SimpleNamespace(send=sent.append)
+    assert reading.takes(READ) and not sent
+    reading.answer()
+    reading.answer()
+    assert sent == [HAS_READ]
 
 
 def test_a_read_that_a_full_disk_ends_is_no_failed_read() -> None:

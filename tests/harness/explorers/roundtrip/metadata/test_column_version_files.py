@@ -6,7 +6,13 @@ import pytest
 from replayed import first_that_replays
 
 from tornproof.harness.common.patch import replaced
-from tornproof.harness.explorers.roundtrip.metadata.column_version_files import DICTIONARY, FILE_BYTES_MAX, OTHERS
+from tornproof.harness.explorers.roundtrip.metadata import column_version_files
+from tornproof.harness.explorers.roundtrip.metadata.column_version_files import (
+    DICTIONARY,
+    FILE_BYTES_MAX,
+    HEADER,
+    OTHERS,
+)
 from tornproof.impl.table import column_versions
 
 
@@ -21,3 +27,8 @@ def test_files_are_read_as_what_they_say() -> None:
 )
 def test_other_readers_are_noticed_and_their_findings_replay(location: str, broken: object) -> None:
     first_that_replays("column_version", replaced(f"tornproof.impl.table.{location}", broken))
+
+
+def test_files_are_cut_right_before_and_behind_their_header() -> None:
+    sizes = {len(each.content) for each in column_version_files._cut()}
+    assert {0, 1, HEADER.size - 1, HEADER.size, HEADER.size + 1} <= sizes

@@ -53,6 +53,8 @@ def shorter(indexes_of: Any) -> Any:
 
 
 def test_another_error_is_found_and_replays() -> None:
+    # The files are made once, by the first test that needs them, which the mistake would end.
+    assert forged.forged_flatbuffers()
     findings = first_that_replays("flatbuffers", wrapped(INDEXES, shorter))
     assert any("RuntimeError" in each.sentence for each in findings)
 

@@ -21,9 +21,10 @@ from tornproof.harness.explorers.roundtrip.explorer import findings_of
 from tornproof.harness.explorers.roundtrip.forms import opened
 from tornproof.harness.explorers.roundtrip.parts import part_of
 from tornproof.harness.explorers.roundtrip.worked_out.machine.machines import machines
+from tornproof.harness.explorers.roundtrip.worked_out.metadata import bit_fields
 from tornproof.harness.explorers.roundtrip.worked_out.operators import verifications
 from tornproof.harness.explorers.roundtrip.worked_out.operators.verifications import lists_of_others
-from tornproof.harness.explorers.roundtrip.worked_out.parquet import page_indexes
+from tornproof.harness.explorers.roundtrip.worked_out.parquet import page_indexes, symbol_keys
 from tornproof.harness.explorers.roundtrip.worked_out.parquet.page_indexes import times_in_order
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, problem_of
 from tornproof.harness.explorers.roundtrip.worked_out.questions import questions
@@ -202,3 +203,19 @@ def test_a_commit_that_leaves_first_rows_or_loses_other_entries_is_found(
 def test_a_week_that_gets_the_year_of_its_monday_is_found() -> None:
     with planted("week gets the year of its monday"):
         assert kinds_of([*findings_of(part_of("worked_out"))]) == {"directories"}
+
+
+def test_by_how_much_sequences_grow_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An index that counts by two, or back, differed, too."""
+    seen = iter(([1, 1], [3, 0]))
+    monkeypatch.setattr(symbol_keys, "_sequences", lambda _: next(seen))
+    assert symbol_keys._raised_sequences(["new"], is_one_process=True) == [[2, -1]]
+
+
+def test_fields_that_end_in_another_error_are_not_said_to_be_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise IndexError("a mistake")
+
+    monkeypatch.setattr(bit_fields, "BitTable", broken)
+    with pytest.raises(IndexError):
+        bit_fields._has([(0, 1)])

@@ -14,7 +14,7 @@ from tornproof.harness.simulator.filesystem.written import part_of
 from tornproof.harness.simulator.persistence.legal_files import file_content
 from tornproof.harness.simulator.persistence.models import C_4096, FileChoice
 from tornproof.harness.simulator.process.case import TestCase
-from tornproof.harness.simulator.process.observer import ALL_THERE, Absent, Operations, Progress
+from tornproof.harness.simulator.process.observer import Absent, Operations, Progress
 from tornproof.harness.simulator.process.simulated_process import DEAD, Node, Process
 from tornproof.harness.simulator.process.world import NOBODY_WATCHES, ProcessGroup, Watches, World
 from tornproof.impl.storage.interface import StorageReason
@@ -103,7 +103,7 @@ def after_kill_of(world: World, index: int) -> World:
     return left
 
 
-def begun_with(begun: Operations, low: int, absences: tuple[Absent, ...] = ALL_THERE) -> tuple[Progress, Known]:
+def begun_with(begun: Operations, low: int, absences: tuple[Absent, ...]) -> tuple[Progress, Known]:
     """Return what is remembered and known when the first `low` of the operations begun are there, and others may be."""
     *rejected, pending = begun[low:] or (None,)
     progress = Progress(committed=begun[:low], rejected=tuple(rejected), pending=pending, absences=absences)

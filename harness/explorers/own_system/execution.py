@@ -120,10 +120,10 @@ class Execution:
 
     def commit(self, operation: Any, choose: Choose) -> None:
         """Commit, and check that a reader sees it."""
-        self._follow_lost(self._commit(operation))
+        worlds = self._commit(operation)
         if self._has_rejected:
             self.lines[-1] += self._answer
-        self._end_commit(LOST_EARLIER)
+        self._end_commit(worlds)
         self._observe()
 
     def commit_killed(self, operation: Any, choose: Choose) -> None:
@@ -146,10 +146,9 @@ class Execution:
             if self._has_rejected and choose(2):
                 self._leave()
         else:
-            self._follow_lost(worlds)
             self.counts[NOTHING_FAILS] += not self._has_rejected
             self.lines[-1] += f", of which no call can fail{self._answer}"
-            self._end_commit(LOST_EARLIER)
+            self._end_commit(worlds)
         self._observe()
 
     def reopen(self, choose: Choose) -> None:
@@ -174,7 +173,7 @@ class Execution:
         self._is_recovered = False
         ways = tuple(failures(0, [world.call(self._session) for world in worlds]))
         if ways:
-            self._fail_call(worlds, ways[choose(len(ways))])
+            self._follow_lost(self._fail_call(worlds, ways[choose(len(ways))]))
             self.counts[FAILING_OPENINGS] += 1
             self.lines[-1] += ": opened all the same" if self._is_open else ": rejected"
             if self._is_open:
@@ -201,19 +200,20 @@ class Execution:
 
     def _fail(self, worlds: Sequence[World], failure: Failure) -> None:
         """Let a call of a commit fail."""
-        self._fail_call(worlds, failure)
+        since = self._fail_call(worlds, failure)
         self.counts[FAILING_CALLS] += 1
         self.reached[FAILED_CALL] += 1
         self.lines[-1] += self._answer
         if failure.call.kind not in BARRIERS:
-            self._end_commit(LOST_EARLIER)
+            self._end_commit(since)
         elif self._outcomes[-1] == ACKNOWLEDGED and not self._case.target.acknowledges_after_failed_sync:
             raise Violation(Property.SYNCED, "the commit was acknowledged")
         else:
-            self._end_commit(LOST, Property.SYNCED)
+            self._end_commit(since, LOST, Property.SYNCED)
 
-    def _end_commit(self, lost: str, violated: str = "") -> None:
-        """Check what is acknowledged, if the commit was, also where syncs of this session failed."""
+    def _end_commit(self, worlds: Sequence[World], lost: str = LOST_EARLIER, violated: str = "") -> None:
+        """Check what is acknowledged, if the commit with these worlds was, also where syncs of this session failed."""
+        self._follow_lost(worlds)
         if self._outcomes[-1] == ACKNOWLEDGED:
             self._acknowledged_count = len(self._world.progress.committed)
             self._lose(lost, self._world.progress, violated)
@@ -239,8 +239,8 @@ class Execution:
             raise Violation(violated or violation.violated, f"{lost}, {violation.reason}") from violation
         self._world, (self._session, self._has_lost, self._lost) = before, kept
 
-    def _fail_call(self, worlds: Sequence[World], failure: Failure) -> None:
-        """Go back to where a call can fail, and let it."""
+    def _fail_call(self, worlds: Sequence[World], failure: Failure) -> list[World]:
+        """Go back to where a call can fail, and let it; return the world before each call after it."""
         self.lines[-1] += f", while a call fails: {failure_in_words(failure)}"
         self._world, fault = worlds[failure.fault.at], failure.fault
         self._follow_lost(worlds[: fault.at + 1])
@@ -250,7 +250,7 @@ class Execution:
         self._judge(fails=True)
         write_part(self._world, self._session, fault.written_bytes)
         fail_call(self._world, self._session, Rejected(str(fault.reason)))
-        self._follow_lost(self._run())
+        return self._run()
 
     def _follow_lost(self, worlds: Sequence[World]) -> None:
         """Forget the lost names that are changed in one of these worlds."""

@@ -233,9 +233,8 @@ def _root_name(path: str, renamed: str | None = None) -> str:
     storage = MemoryStorage.of(DiskImage({}, frozenset({"a"})))
     table = new_table(storage, path, {"ts": "TIMESTAMP"})
     if renamed is not None:
-        with storage.open_for_writing(f"{path}/_name") as file:
-            file.truncate(0)
-            file.pwrite(len(renamed).to_bytes(4, "little") + renamed.encode("utf-16-le"), 0)
+        content = len(renamed).to_bytes(4, "little") + renamed.encode("utf-16-le")
+        storage = MemoryStorage.of(storage.image().with_file(f"{path}/_name", content))
     commit_rows(storage, path, rows_for(table, [FIRST_TIME], seed=0))
     content = the_only(content for name, content in storage.image().files.items() if name.endswith(DATA_FILE))
     _, root, *_ = str(pq.ParquetFile(io.BytesIO(content)).schema).splitlines()

@@ -27,7 +27,7 @@ from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.impl.table.partition import PartitionFiles, read_published
 from tornproof.impl.table.table import Table, open_table
 
-PHASE, CASE = "roundtrip", "case"
+PHASE, CASE, UNMADE = "roundtrip", "case", "unmade"
 FILES, GENERATIONS, CHANGED_FILES, FORM_COUNT = "files", "generations", "changed files", "forms"
 FILE_COUNTS = (FILES, CHANGED_FILES)
 """Counts of what has the cases, and not of cases."""
@@ -127,8 +127,20 @@ def _metadata_files(table: Table) -> Iterator[PartitionFiles]:
 
 def _compare_part(worker: Worker, key: str, turn: int) -> _Compared:
     part = part_of(key)
+    if found := _unmade(part):
+        return _Compared(counts={part.count: 0}, found=found)
     cases = cases_of(part, turn)
     return _Compared(counts={part.count: len(cases)}, found=[*_found_in(part, cases)])
+
+
+def _unmade(part: Part) -> list[_Found]:
+    """Return the finding that the cases cannot be made, if that is so: what is explored has a part in making them."""
+    problem = part.problem_of_making()
+    if problem is None:
+        return []
+    sentence = f"Of {part.words} none can be made: {problem}."
+    finding = Finding(property=part.module.PROPERTY, phase=PHASE, sentence=sentence, evidence={UNMADE: part.key})
+    return [_Found(f"{part.key}: {UNMADE}", 0, finding)]
 
 
 def cases_of(part: Part, turn: int) -> list[tuple[int, Any]]:
@@ -205,9 +217,9 @@ def findings_of_forms(files: Mapping[str, bytes]) -> Iterator[Finding]:
 
 
 def findings_of(part: Part) -> Iterator[Finding]:
-    """Yield a finding for the first case of each kind that has a problem."""
-    for _, _, finding in _found_in(part, enumerate(part.cases())):
-        yield finding
+    """Yield a finding for the first case of each kind that has a problem, or the one that no case can be made."""
+    for each in _unmade(part) or _found_in(part, enumerate(part.cases())):
+        yield each.finding
 
 
 def _found_in(part: Part, cases: Iterable[tuple[int, Any]]) -> Iterator[_Found]:
@@ -240,6 +252,8 @@ def replay_roundtrip(finding: Finding, image: DiskImage, path: str) -> Verdict:
     if "changed" in evidence:
         content, form = files_to_change(open_table(image, path))[evidence["changed"]], FORMS[evidence["form"]]
         return Verdict.VALID if difference(Original(content), form) is None else Verdict.INVALID
+    if UNMADE in evidence:
+        return Verdict.VALID if part_of(evidence[UNMADE]).problem_of_making() is None else Verdict.INVALID
     for part in PARTS:
         if part.key in evidence:
             problem = part.problem_of(_case_of(part, finding))

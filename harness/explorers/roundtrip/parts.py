@@ -100,6 +100,15 @@ class Part:
     cases: Callable[[], Sequence[Any]]
     kind_of: Callable[[Any], str] = attrgetter("kind")
 
+    def problem_of_making(self) -> str | None:
+        """Say which error of what is explored keeps the cases from being made; None if they can be made."""
+
+        @errors_as_problems
+        def make() -> None:
+            self.cases()
+
+        return make()
+
     def problem_of(self, case: Any) -> str | None:
         """Say what is wrong with a case, also if it is an error of what is explored; None if nothing is."""
         return errors_as_problems(self.module.problem_of)(case)
@@ -655,5 +664,5 @@ PARTS = (
 
 
 def part_of(key: str) -> Part:
-    """Return the part with a key."""
-    return next(part for part in PARTS if part.key == key)
+    """Return the part with a key; raises KeyError if there is none."""
+    return {part.key: part for part in PARTS}[key]

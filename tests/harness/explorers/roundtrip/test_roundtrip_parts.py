@@ -18,7 +18,7 @@ from depth import sampled
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.verdict import Phase, Verdict
-from tornproof.harness.explorers.roundtrip import explorer
+from tornproof.harness.explorers.roundtrip import explorer, parts
 from tornproof.harness.explorers.roundtrip.explorer import OF_EVERY, cases_of, findings_of, roundtrip
 from tornproof.harness.explorers.roundtrip.parts import PARTS, Part, part_of
 from tornproof.harness.parallel.tasks import phase_of
@@ -137,6 +137,28 @@ def test_what_is_found_in_several_turns_is_one_finding_for_each_kind_of_its_firs
         fewer, phase = (_phase_of_metadata_rules(questions) for questions in (1, 4))
     assert sorted(each.evidence[METADATA_RULES.key] for each in phase.findings) == sorted(first.values())
     assert len(fewer.findings) == len(first)
+
+
+def test_a_part_of_which_no_case_can_be_made_has_one_finding_and_the_others_theirs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    errors = [RecursionError("too deep")]
+
+    def cases() -> list[Any]:
+        if errors:
+            raise errors[0]
+        return []
+
+    for module in (explorer, parts):
+        monkeypatch.setattr(module, "PARTS", (replace(METADATA_RULES, cases=cases),))
+    phase = _phase_of_metadata_rules(4)
+    (finding,) = phase.findings
+    assert finding.sentence == f"Of {METADATA_RULES.words} none can be made: RecursionError: too deep."
+    assert phase.counts[METADATA_RULES.count] == 0 and phase.verdict is Verdict.INVALID
+    assert replay_finding(finding, DiskImage(), "") is Verdict.INVALID
+    assert replay_finding(replace(finding, evidence={"unmade": "nothing"}), DiskImage(), "") is Verdict.UNKNOWN
+    errors.clear()
+    assert replay_finding(finding, DiskImage(), "") is Verdict.VALID
 
 
 def _phase_of_metadata_rules(questions: int) -> Phase:

@@ -53,10 +53,17 @@ def shorter(indexes_of: Any) -> Any:
 
 
 def test_another_error_is_found_and_replays() -> None:
-    # The files are made once, by the first test that needs them, which the mistake would end.
     assert forged.forged_flatbuffers()
     findings = first_that_replays("flatbuffers", wrapped(INDEXES, shorter))
-    assert any("RuntimeError" in each.sentence for each in findings)
+    assert findings[0].sentence.startswith("FlatBuffers with one ") and "RuntimeError" in findings[0].sentence
+
+
+def test_an_error_that_keeps_the_files_from_being_made_is_found_and_replays() -> None:
+    """It was called a defect of tornproof, and nothing was found."""
+    forged._file.cache_clear()
+    forged.forged_flatbuffers.cache_clear()
+    (finding,) = first_that_replays("flatbuffers", wrapped(INDEXES, shorter))
+    assert "none can be made: RuntimeError" in finding.sentence and finding.evidence == {"unmade": "flatbuffers"}
 
 
 def test_a_blind_look_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

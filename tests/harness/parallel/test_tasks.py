@@ -145,6 +145,19 @@ def test_the_task_of_a_process_that_died_before_it_fails_and_another_process_goe
     assert next_message(pool).result not in (first, failed.result)
 
 
+def test_the_task_that_a_process_had_not_read_when_it_died_fails(pool: Pool) -> None:
+    """What is left in its pipe resets the connection, which does not just end."""
+    (idle,) = pool.idle()
+    idle.begin("sample", 0, Task(run=sample_tasks.identity))
+    process = next_message(pool).result
+    os.kill(process, signal.SIGSTOP)
+    (idle,) = pool.idle()
+    idle.begin("sample", 1, Task(run=sample_tasks.identity))
+    os.kill(process, signal.SIGKILL)
+    failed = next_message(pool)
+    assert (failed.index, failed.is_over, type(failed.result)) == (1, True, Failed)
+
+
 @pytest.mark.parametrize("end", ["it dies", "it is killed", "the server ends"])
 def test_what_a_worker_has_started_ends_with_it(pool: Pool, tmp_path: Path, end: str) -> None:
     """Where the command was killed, the server ended the workers alone, and what they had started went on."""

@@ -1,7 +1,12 @@
 """Toys of which explorers take for granted what they do."""
 
+import pytest
+
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.harness.systems.toy_losses import FORBIDS_COMMITS
 from tornproof.harness.systems.toy_specified import Letters, Specified
+from tornproof.impl.errors import CorruptError
+from tornproof.impl.storage.interface import OpenMode
 
 
 def test_zeros_are_letters_too() -> None:
@@ -14,3 +19,16 @@ def test_zeros_are_letters_too() -> None:
             expected = Letters().after(expected, operation)
             assert Letters().content(storage, "toy") == expected
     assert len(expected.partitions[0][1]) == 5
+
+
+def test_a_commit_that_is_forbidden_leaves_nothing_behind() -> None:
+    """Only that it is rejected is wrong with it."""
+    storage, toy = MemoryStorage(), FORBIDS_COMMITS
+    toy.create(storage, "toy")
+    with toy.open_writer(storage, "toy") as writer:
+        writer.commit(b"a")
+        before = toy.read(storage, "toy")
+        storage.open_for_writing("toy/closed", OpenMode.NEW).close()
+        with pytest.raises(CorruptError, match="closed"):
+            writer.commit(b"b")
+    assert toy.read(storage, "toy") == before == b"a"

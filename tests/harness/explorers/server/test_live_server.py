@@ -15,7 +15,15 @@ from tornproof.harness.checkers.snapshot_isolation import judge
 from tornproof.harness.common.history import SCHEMA
 from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.explorers.server.clients import Plan
-from tornproof.harness.explorers.server.content import FORMS, Rows, after, first_rows, insert_sql, made_rows
+from tornproof.harness.explorers.server.content import (
+    FORMS,
+    Rows,
+    after,
+    difference,
+    first_rows,
+    insert_sql,
+    made_rows,
+)
 from tornproof.harness.explorers.server.explorer import Result, explore_server
 from tornproof.harness.explorers.server.judge import findings_of, forks_of, judged_of, replay_server
 from tornproof.harness.explorers.server.record import Lane, TableRecord
@@ -111,6 +119,17 @@ def test_a_finding_names_the_rows_and_has_the_statements_of_its_table() -> None:
     statements = finding.evidence["statements"]
     assert any(statement.startswith("writer 0: INSERT INTO") for statement in statements)
     assert any(statement.startswith("converter: ALTER TABLE") for statement in statements)
+
+
+def test_each_row_that_is_missing_or_too_many_is_counted_as_often_as_it_is() -> None:
+    one, two, other = ((place, 0, version, place, None, None, None) for place, version in ((1, 1), (2, 1), (3, 2)))
+    assert difference([one, two, two], [one], {one, two}) == "2 rows of version 1 missing"
+    assert difference([one, two], [one, two, one, one], {one, two}) == "2 rows of version 1 there once more"
+    assert difference([one], [one, two, two, other], {one, two, other}) == (
+        "2 rows of version 1 there although replaced; 1 row of version 2 there although replaced"
+    )
+    assert difference([], [other] * 3, {one}) == "3 rows of version 2 that nobody wrote"
+    assert difference([one, two], [two, one], {one, two}) == ""
 
 
 def test_the_file_of_histories_is_judged_as_the_run_was() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from planted_faults import planted
 from replayed import all_that_replay, first_findings, replayed
@@ -9,7 +12,7 @@ from replayed import all_that_replay, first_findings, replayed
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.verdict import Verdict
 from tornproof.harness.explorers.roundtrip.parquet import expansion
-from tornproof.harness.explorers.roundtrip.parquet.expansion import EXPANSION, failed_controls, repeated
+from tornproof.harness.explorers.roundtrip.parquet.expansion import EXPANSION, failed_controls, problem_of, repeated
 from tornproof.impl.parquet.fields import PageEncoding
 
 
@@ -29,6 +32,19 @@ def test_a_reader_that_knows_one_number_of_dictionaries_only_is_noticed() -> Non
         for number, each in enumerate(repeated())
         if each.encoding is None and each.settings.get("version") == "1.0" and each.value_bytes > 100
     }
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda values: values[:-1], lambda values: [*values, *values[:1]], lambda values: []],
+    ids=["one less", "one more", "none"],
+)
+def test_values_that_are_missing_or_too_many_at_the_end_are_other_values(
+    monkeypatch: pytest.MonkeyPatch, change: Callable[[list[Any]], list[Any]]
+) -> None:
+    each = repeated()[0]
+    monkeypatch.setattr(expansion, "_decode", lambda each: change([*each.all_values]))
+    assert problem_of(each) == "it decodes to other values"
 
 
 def test_a_judge_that_sees_no_excess_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,8 @@ from tornproof.harness.mutation.fault_file import file_named
 from tornproof.harness.replay import replay_finding
 from tornproof.harness.search.dpor import explore_all
 from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
-from tornproof.harness.simulator.process.observer import ONE_ORDER, Property
+from tornproof.harness.simulator.process.case import TestCase
+from tornproof.harness.simulator.process.observer import ONE_ORDER, Property, Violation
 from tornproof.harness.systems.releases import HARDENED_PRESET
 from tornproof.harness.systems.scenario import Explorer
 from tornproof.harness.systems.simulation import Setting, two_writers_of_table
@@ -305,3 +306,16 @@ def test_what_two_readers_saw_must_fit_one_order_together() -> None:
     assert orders.broken(seen._replace(before=before(("a",), (), ("b",))), both) is None
     stale = orders.broken(seen._replace(before=before(("b",), (), ())), both)
     assert stale is not None and (stale.property, stale.process) == (Property.STALE, "reader 1")
+
+
+def test_of_several_processes_that_break_the_same_each_is_found() -> None:
+    case = TestCase(target=StumblesOverOthers(), path="toy", operations=(b"one", b"t"), first_session=(0, 1))
+    explorer = writers._Explorer(writers.Group(case=case, writer_count=2))
+    try:
+        broken = tuple(Violation(Property.DISORDERLY, f"writer {number}", "LookupError") for number in (1, 2))
+        said = explorer._said(explorer.world)._replace(violations=broken)
+        for violation in explorer._violated(said, explorer.world):
+            explorer._find(violation, ((0, 1),))
+    finally:
+        explorer.close()
+    assert explorer.found.keys() == {(Property.DISORDERLY, "writer 1"), (Property.DISORDERLY, "writer 2")}

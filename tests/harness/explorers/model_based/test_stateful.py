@@ -253,6 +253,16 @@ def test_neither_an_orphan_nor_a_native_partition_that_lies_elsewhere_is_a_findi
     assert (phase.findings, phase.explored) == ((), 100)
 
 
+def test_intervals_for_new_partitions_are_before_and_after_those_that_nobody_may_change_too(questdb_data: Path) -> None:
+    """Its last partition is native."""
+    table = questdb_data / "tables" / "9.4.2" / "chain" / "table"
+    start = prepare(capture_table(OperatingSystemStorage(), str(table)), str(table))
+    open_partition, native = start.transaction.partitions
+    used, *empty = start.intervals
+    assert open_partition.is_parquet and not native.is_parquet and used.start == open_partition.timestamp
+    assert len(empty) == 2 and empty[0].end == used.start < native.timestamp < empty[1].start
+
+
 def test_a_native_partition_that_was_there_and_is_gone_is_a_finding(
     questdb_data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

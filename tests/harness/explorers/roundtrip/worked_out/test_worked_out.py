@@ -7,7 +7,7 @@ import itertools
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from inspect import signature
-from types import FunctionType, ModuleType
+from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,19 +24,23 @@ from tornproof.harness.explorers.roundtrip.worked_out.machine.machines import ma
 from tornproof.harness.explorers.roundtrip.worked_out.metadata import bit_fields
 from tornproof.harness.explorers.roundtrip.worked_out.operators import verifications
 from tornproof.harness.explorers.roundtrip.worked_out.operators.verifications import lists_of_others
-from tornproof.harness.explorers.roundtrip.worked_out.parquet import page_indexes, symbol_keys
+from tornproof.harness.explorers.roundtrip.worked_out.parquet import flat_footers, page_indexes, symbol_keys
 from tornproof.harness.explorers.roundtrip.worked_out.parquet.page_indexes import times_in_order
 from tornproof.harness.explorers.roundtrip.worked_out.question import Question, problem_of
 from tornproof.harness.explorers.roundtrip.worked_out.questions import questions
 from tornproof.harness.explorers.roundtrip.worked_out.tables.column_tops import column_tops
+from tornproof.harness.explorers.roundtrip.worked_out.writing import writers
 from tornproof.harness.explorers.roundtrip.worked_out.writing.later_keys import (
     commit_points,
     numbers_in,
     table_of_points,
 )
 from tornproof.harness.mutation.fault_file import file_named
+from tornproof.harness.simulator.filesystem.faulty import RefusingStorage
+from tornproof.harness.simulator.filesystem.intercept import Call, CallKind
 from tornproof.impl.layout.bits import Bits
 from tornproof.impl.parquet.pages import walk_pages
+from tornproof.impl.storage.interface import Storage
 from tornproof.impl.table.column_versions import ColumnVersions
 from tornproof.impl.table.table import Table
 from tornproof.impl.types.questdb import DECIMAL_DIGITS_MAX, TypeTag
@@ -219,3 +223,27 @@ def test_fields_that_end_in_another_error_are_not_said_to_be_rejected(monkeypatc
     monkeypatch.setattr(bit_fields, "BitTable", broken)
     with pytest.raises(IndexError):
         bit_fields._has([(0, 1)])
+
+
+@pytest.mark.parametrize(("count", "said"), [(0, "nothing"), (1, "values"), (2, "values")])
+def test_a_chunk_without_values_is_not_said_to_have_some(
+    count: int, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    footer = SimpleNamespace(chunk=lambda *place: SimpleNamespace(num_values=count))
+    monkeypatch.setattr(flat_footers, "opened", lambda content: footer)
+    assert flat_footers._chunk_at(b"", (0, 0), is_flat=False) == said
+
+
+def test_of_a_commit_that_is_rejected_only_the_directory_cannot_be_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A writer that already fails at one of its files is not asked about the directory."""
+    asked = list[Callable[[Call], Any]]()
+
+    def made(storage: Storage, reason_of: Callable[[Call], Any]) -> Any:
+        asked.append(reason_of)
+        return RefusingStorage(storage, reason_of)
+
+    monkeypatch.setattr(writers, "RefusingStorage", made)
+    for is_left in (True, False):
+        writers._after_rejection(is_left=is_left)
+    refused = [{kind for kind in CallKind if reason_of(Call(kind, "a"))} for reason_of in asked]
+    assert refused == [{CallKind.RMDIR}, set()]

@@ -86,7 +86,8 @@ def test_a_changed_signature_needs_a_copy() -> None:
     with pytest.raises(PatchError, match="more than functions and constants"), SIGNATURE.planted(lambda: None):
         pass
     with planted_copy(SIGNATURE) as copy:
-        assert run(copy.environment, copy.python, "more=1") == "('default',)" and copy.mark.exists()
+        for _ in range(2):
+            assert run(copy.environment, copy.python, "more=1") == "('default',)" and copy.mark.exists()
 
 
 def test_a_removed_method_needs_a_copy() -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.harness.systems.toy import HidesAtItsEnd
 from tornproof.harness.systems.toy_losses import FORBIDS_COMMITS
 from tornproof.harness.systems.toy_specified import Letters, Specified
 from tornproof.impl.errors import CorruptError
@@ -32,3 +33,15 @@ def test_a_commit_that_is_forbidden_leaves_nothing_behind() -> None:
         with pytest.raises(CorruptError, match="closed"):
             writer.commit(b"b")
     assert toy.read(storage, "toy") == before == b"a"
+
+
+def test_a_toy_that_hides_its_letters_does_so_after_each_session_without_a_commit() -> None:
+    storage, toy = MemoryStorage(), HidesAtItsEnd()
+    toy.create(storage, "toy")
+    with toy.open_writer(storage, "toy") as writer:
+        writer.commit(b"a")
+    assert toy.read(storage, "toy") == b"a"
+    for _ in range(3):
+        with toy.open_writer(storage, "toy"):
+            assert toy.read(storage, "toy") == b"a"
+        assert toy.read(storage, "toy") == b""

@@ -3,6 +3,8 @@
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -19,7 +21,7 @@ from tornproof.harness.explorers.processes.expected import (
     new_rows,
     plan_operation,
 )
-from tornproof.harness.explorers.processes.start import NEW_COLUMNS, prepare_table
+from tornproof.harness.explorers.processes.start import NEW_COLUMNS, prepare_table, rows_by_partition
 from tornproof.harness.explorers.processes.writer import expected_at, operation_of
 from tornproof.impl.types.questdb import TypeTag
 
@@ -199,3 +201,15 @@ def test_operations_come_back_from_the_details_of_a_commit() -> None:
     operation = Operation(attempt=3, rows=((0, 1), (2, 5)), rewrites=(1,), drops=(0,), is_ordered=False)
     details = json.dumps({"operation": asdict(operation), "purged": 0})
     assert operation_of(details) == operation
+
+
+def test_rows_of_a_snapshot_are_those_of_its_parquet_partitions_wherever_native_ones_are() -> None:
+    batch = pa.record_batch({"number": [0, 1, 2, 3, 4]})
+    partitions = [
+        SimpleNamespace(timestamp=timestamp, is_parquet=is_parquet, row_count=row_count)
+        for timestamp, is_parquet, row_count in ((0, False, 4), (1, True, 2), (2, False, 1), (3, True, 3))
+    ]
+    transaction = SimpleNamespace(partitions=partitions)
+    snapshot: Any = SimpleNamespace(batches=lambda: iter([batch]), schema=batch.schema, transaction=transaction)
+    found = {timestamp: rows["number"].to_pylist() for timestamp, rows in rows_by_partition(snapshot)}
+    assert found == {1: [0, 1], 3: [2, 3, 4]}

@@ -50,8 +50,9 @@ def _causes(evidence: dict[str, Any]) -> Iterator[str]:
                 yield f"another process runs before {call}"
     for cut in evidence.get("cuts", ()):
         yield from _lost(*json.loads(cut["choice"])[1:])
+    origin = evidence.get("origin") or {}
     for step in ("failed_step", "killed_step"):
-        if step in (evidence.get("origin") or {}):
+        if step in {**origin, **origin.get("then", {})}:
             yield step
 
 

@@ -30,6 +30,8 @@ PARTS = ("reader", "writer")
 OF_SINGLE_STEPS = (Property.IMMUTABLE, Property.BARRIERS)
 DIES, GOES_ON, EVICTED = "dies", "goes on", ", and its unwritten pages are evicted"
 """What a process does after a sync of it has failed, in the evidence of a power cut."""
+THEN = "then"
+"""The key of a sync that fails in the recovery after a kill, in the evidence of that; its sessions count from there."""
 
 
 def moves_document(moves: Iterable[Sequence[Any]]) -> list[list[Any]]:
@@ -64,7 +66,8 @@ def moves_before_cuts(evidence: Mapping[str, Any]) -> Moves:
         choice = choice_of(origin["choice"])
         return [(WRITER_INDEX, count_of(origin["cut_step"])), ("power", choice.model, choice), session]
     if "killed_step" in origin:
-        return [(WRITER_INDEX, count_of(origin["killed_step"])), ("kill",), session]
+        then = {"step": step, "origin": origin.get(THEN)}
+        return [(WRITER_INDEX, count_of(origin["killed_step"])), ("kill",), *moves_before_cuts(then)]
     if not origin:
         return [session]
     done = count_of(origin["failed_step"])

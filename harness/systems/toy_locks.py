@@ -286,6 +286,20 @@ class UndoesInVain(Undo):
         self._remove_copy(storage, path)
 
 
+class UndoesUnchecked(Undo):
+    """Broken where a sync fails in a recovery, and only there: what it was to write takes their place."""
+
+    name = "takes a failed recovery for done"
+
+    def put_back(self, storage: Storage, path: str, letters: bytes) -> None:
+        """Rename a file with the letters of the copy over them, and remove the copy durably."""
+        with suppress(StorageError):
+            self.write_anew(storage, f"{path}/again", letters)
+        storage.rename(f"{path}/again", f"{path}/state")
+        storage.sync_directory(path)
+        self._remove_copy(storage, path)
+
+
 class UndoesUnsynced(Undo):
     """Broken where the power fails: neither the copy nor the letters are synced."""
 

@@ -29,7 +29,7 @@ from tornproof.harness.systems.toy import (
     Toy,
 )
 from tornproof.harness.systems.toy_control import EVERY, Control, unfollowed_reports
-from tornproof.harness.systems.toy_locks import DropsUndo, Undo, UndoesEarly
+from tornproof.harness.systems.toy_locks import DropsUndo, Undo, UndoesEarly, UndoesUnchecked
 from tornproof.harness.systems.toy_losses import (
     BREAKS_IN_RECOVERY,
     FORBIDS_COMMITS,
@@ -122,6 +122,7 @@ CONTROLS = (
     # A reader recovers, too.
     Control(target=Undo(), detected_by=frozenset()),
     Control(target=UndoesEarly(), violated=Property.LOST),
+    Control(target=UndoesUnchecked(), violated=Property.LOST, detected_by=frozenset({D})),
     Control(target=KEEPS_REDO, detected_by=frozenset(), accepted_by=EVERY - {D}),
     Control(target=AdoptsUnsynced(), violated=Property.LOST, detected_by=frozenset({D})),
     Control(

@@ -12,6 +12,7 @@ from itertools import chain
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from tornproof.harness.common.verdict import Finding, HasTime, always
+from tornproof.harness.counterexamples.moves import THEN
 from tornproof.harness.explorers.power_cuts import points as power_points
 from tornproof.harness.explorers.power_cuts.changed_again import Change, changes, why_of
 from tornproof.harness.explorers.power_cuts.examination import SESSION, Bounds, Facts, Ruling
@@ -384,10 +385,15 @@ def finding_of(found: Found, target: str) -> Finding:
 
 def _origin_text(origin: dict[str, Any]) -> str:
     if "failed_step" in origin:
-        return f"The sync at call {origin['failed_step']} fails and the process {origin['process']}"
+        return f"The {_failure_text(origin)}"
     if "cut_step" in origin:
         return f"A power cut after {origin['cut_step']} calls and a recovery"
-    return f"A kill after {origin['killed_step']} calls"
+    killed = f"A kill after {origin['killed_step']} calls"
+    return f"{killed}; in the recovery the {_failure_text(origin[THEN])}" if THEN in origin else killed
+
+
+def _failure_text(origin: dict[str, Any]) -> str:
+    return f"sync at call {origin['failed_step']} fails and the process {origin['process']}"
 
 
 def _size(found: Found) -> tuple[int, int, int]:

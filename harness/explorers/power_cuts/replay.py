@@ -9,7 +9,7 @@ from typing import Any
 
 from tornproof.harness.common.read_numbers import count_of
 from tornproof.harness.common.verdict import OF_ANOTHER_RUN, Finding, Verdict, nearest_first, summed_up
-from tornproof.harness.counterexamples.moves import Moves, moves_before_cuts
+from tornproof.harness.counterexamples.moves import CRASHES, Moves, moves_before_cuts
 from tornproof.harness.explorers.power_cuts.examination import SESSION, Bounds
 from tornproof.harness.explorers.power_cuts.exploration import recovery_steps, said_of
 from tornproof.harness.explorers.power_cuts.judge import PowerJudge
@@ -135,9 +135,10 @@ def _kernels_after(cut: Mapping[str, Any], recovery: list[tuple[int, Call, Kerne
 @contextmanager
 def _world_after(case: TestCase, moves: Moves, model: Model) -> Iterator[World]:
     """Make the moves of a writer alone, which begins a second session after each crash; raises ValueError."""
-    first, second = case.process_group(fails=("fail",) in [move[:1] for move in moves]), second_process_group(case)
+    first = case.process_group(fails=_fails_in_session(moves))
+    second, failing = second_process_group(case), second_process_group(case, fails=True)
     world = case.begin(first)
-    for move in moves:
+    for number, move in enumerate(moves, start=1):
         match move:
             case [int(), int(count)]:
                 for _ in range(count):
@@ -150,12 +151,18 @@ def _world_after(case: TestCase, moves: Moves, model: Model) -> Iterator[World]:
             case ["finish"]:
                 world.run(SESSION)
             case ["kill"] | ["evict"] | ["power", _, _]:
-                world = begin_session(second, _left_by(world.kernel, move), bounds_of(world.progress))
+                group = failing if _fails_in_session(moves[number:]) else second
+                world = begin_session(group, _left_by(world.kernel, move), bounds_of(world.progress))
             case _:
                 raise ValueError(f"not a move: {move!r}")
     yield world
-    first.close()
-    second.close()
+    for group in (first, second, failing):
+        group.close()
+
+
+def _fails_in_session(moves: Moves) -> bool:
+    """Return whether a call fails in the session that has these moves first."""
+    return any(move[0] == "fail" for move in itertools.takewhile(lambda move: move[0] not in CRASHES, moves))
 
 
 def _next_call(world: World) -> Call:

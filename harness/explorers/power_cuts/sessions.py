@@ -1,7 +1,8 @@
 """One persistence model on one trace: the crash points of the first session, and in model D those of later sessions.
 
 In model D a sync fails or the process is killed, the process dies or goes on, a second session recovers, and then the
-power is cut. In model N-512 it is cut twice: once in the first session, once in a recovery or a commit after it.
+power is cut; after a kill a sync of that recovery fails, too. In model N-512 the power is cut twice: once in the first
+session, once in a recovery or a commit after it.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
 from itertools import islice
 from typing import Any
 
 from tornproof.harness.common.verdict import HasTime, always
-from tornproof.harness.counterexamples.moves import DIES, EVICTED, GOES_ON
+from tornproof.harness.counterexamples.moves import DIES, EVICTED, GOES_ON, THEN
 from tornproof.harness.explorers.power_cuts import points as power_points
 from tornproof.harness.explorers.power_cuts.alike import Alike, needs_of
 from tornproof.harness.explorers.power_cuts.examination import SESSION, Bounds, Facts, Ruling
@@ -29,7 +31,7 @@ from tornproof.harness.simulator.persistence.legal_disks import Disk
 from tornproof.harness.simulator.persistence.legal_files import Limits, legal_file
 from tornproof.harness.simulator.persistence.models import C_4096, N_512, Choice, FileChoice, Model
 from tornproof.harness.simulator.process.case import TestCase
-from tornproof.harness.simulator.process.observer import Judge, without
+from tornproof.harness.simulator.process.observer import Judge, JudgeOfFailedRecovery, has_begun_a_commit, without
 from tornproof.harness.simulator.process.world import ProcessGroup, World
 
 CUT_TWICE = frozenset({N_512})
@@ -91,6 +93,7 @@ class LaterSessions:
         self._exploration = exploration
         self._every = every
         self._process_group = second_process_group(case)
+        self._failing_group = second_process_group(case, fails=True)
         self._seen: set[object] = set()
         self._left = math.inf if second_cuts_max is None else second_cuts_max
         self._kinds: set[object] = set()
@@ -101,18 +104,12 @@ class LaterSessions:
     def close(self) -> None:
         """End all greenlets."""
         self._process_group.close()
+        self._failing_group.close()
 
     def explore_failed_syncs(self) -> None:
         """Let each sync of the first session fail once."""
         process_group = self._case.process_group(fails=True)
-        world = self._case.begin(process_group)
-        syncs: list[World] = []
-        while world.nodes[SESSION].call is not None:
-            if world.call(SESSION).kind in BARRIERS:
-                syncs.append(world.fork())
-            world.step(SESSION)
-        for sync in self._exploration.shared(syncs):
-            self._fail(sync)
+        self._fail_each(self._case.begin(process_group), {})
         process_group.close()
 
     def explore_kills(self, points: tuple[CrashPoint, ...]) -> None:
@@ -121,8 +118,11 @@ class LaterSessions:
             kernel = point.kernel.fork()
             kernel.kill(SESSION)
             origin = {"killed_step": point.step, **said_of(point.next), "session": 2}
-            if self._run_second(kernel, point.bounds, origin) is not None:
+            with self._exploration.first_of(2):
+                is_new = self._run_second(kernel, point.bounds, origin) is not None
+            if is_new:
                 self._exploration.tally.reached[power_points.CUT_AFTER_KILL] += 1
+                self._fail_each(begin_session(self._failing_group, kernel, point.bounds), origin)
 
     def explore_second_cut(self, disk: Disk, point: CrashPoint, choice: Choice, facts: Facts) -> None:
         """Recover and commit on a disk that a power cut left, and cut the power again; of disks alike, on one."""
@@ -147,11 +147,21 @@ class LaterSessions:
             read = (each for facts in used for each in self._exploration.reads_of(facts))
             alike.add(disk, needs_of(disk, calls, repeated, read))
 
-    def _fail(self, world: World) -> None:
+    def _fail_each(self, world: World, before: dict[str, Any]) -> None:
+        """Let each sync of a session fail once, of one that comes after something else each of its recovery."""
+        syncs: list[World] = []
+        while world.nodes[SESSION].call is not None and not (before and has_begun_a_commit(world.nodes[SESSION])):
+            if world.call(SESSION).kind in BARRIERS:
+                syncs.append(world.fork())
+            world.step(SESSION)
+        for sync in self._exploration.shared(syncs):
+            self._fail(sync, before)
+
+    def _fail(self, world: World, before: dict[str, Any]) -> None:
         """Let the next sync fail, after which any of the unwritten blocks are on disk."""
         synced = synced_by(world, SESSION)
         if synced is None:
-            self._go_on_after_failure(world, None)
+            self._go_on_after_failure(world, None, before)
             return
         written = legal_file(synced, C_4096, WRITTEN_LIMITS)
         tally = self._exploration.tally
@@ -159,32 +169,36 @@ class LaterSessions:
         # Each subset that is not tried leaves at least one more disk.
         tally.legal += written.legal_count - len(written.choices)
         for choice in self._exploration.shared(written.choices):
-            self._go_on_after_failure(world.fork(), choice)
+            self._go_on_after_failure(world.fork(), choice, before)
 
-    def _go_on_after_failure(self, world: World, written: FileChoice | None) -> None:
+    def _go_on_after_failure(self, world: World, written: FileChoice | None, before: dict[str, Any]) -> None:
         failed = {"failed_step": world.nodes[SESSION].depth, **said_of(world.nodes[SESSION].call)}
         fail_call(world, written=written)
         on_disk = {} if written is None else {"written": written.numbers()}
         reached = self._exploration.tally.reached
+
+        def origin_of(session: int, *process: str) -> dict[str, Any]:
+            origin = {**failed, "process": "".join(process), **on_disk, "session": session}
+            return {**before, THEN: origin} if before else origin
+
         with self._exploration.first_of(3):
-            self._kill(world.kernel, bounds_of(world.progress), {**failed, "process": DIES, **on_disk})
-        origin = {**failed, "process": GOES_ON, **on_disk, "session": 1}
+            self._kill(world.kernel, bounds_of(world.progress), partial(origin_of, 2, DIES))
+        origin = origin_of(1, GOES_ON)
         with self._exploration.first_of(2):
             for point in islice(points_of(world, self._exploration.model), 0, None, self._every):
                 reached[power_points.CUT_AFTER_FAILURE] += not self._exploration.is_over
                 self._exploration.visit(point, origin)
         reached[power_points.SYNC_FAILED] += 1
-        self._kill(world.kernel, bounds_of(world.progress), origin)
+        self._kill(world.kernel, bounds_of(world.progress), partial(origin_of, 2, GOES_ON))
 
-    def _kill(self, kernel: Kernel, bounds: Bounds, origin: dict[str, Any]) -> None:
-        origin = {**origin, "session": 2}
+    def _kill(self, kernel: Kernel, bounds: Bounds, origin_of: Callable[..., dict[str, Any]]) -> None:
         kept = kernel.fork()
         kept.kill(SESSION)
-        self._run_second(kept, bounds, origin)
+        self._run_second(kept, bounds, origin_of())
         evicted = evicted_of(kept)
         if evicted is not None:
             self._exploration.tally.reached[power_points.EVICTED] += 1
-            self._run_second(evicted, bounds, {**origin, "process": origin["process"] + EVICTED})
+            self._run_second(evicted, bounds, origin_of(EVICTED))
 
     def _run_second(self, kernel: Kernel, bounds: Bounds, origin: dict[str, Any]) -> World | None:
         """Recover and commit with a power cut at every step; return the end, or None if this was explored before."""
@@ -205,11 +219,12 @@ class LaterSessions:
         return world
 
 
-def second_process_group(case: TestCase) -> ProcessGroup:
-    """Return the writer of the second session, alone; close it after use."""
+def second_process_group(case: TestCase, *, fails: bool = False) -> ProcessGroup:
+    """Return the writer of the second session, alone, of whose recovery a sync may fail; close it after use."""
+    kind = JudgeOfFailedRecovery if fails else Judge
     return ProcessGroup(
         processes=(case.writer(case.second_session, reads_first=True),),
-        judge=Judge(case.oracle, difference=case.difference, rejection=case.rejection),
+        judge=kind(case.oracle, difference=case.difference, rejection=case.rejection, fails=fails),
         rules=case.rules,
     )
 

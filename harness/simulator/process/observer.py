@@ -232,7 +232,7 @@ class Judge:
         return progress
 
     def _failed(self, progress: Progress, process: str, node: Node, error: str) -> Progress:
-        if not _has_begun_a_commit(node):
+        if not has_begun_a_commit(node):
             return progress.broken(Property.RECOVERY, process, error)
         begun = [without(progress.begun, absent) for absent in progress.absences]
         if any(is_rejected_later(error, operations, self._rejection) for operations in begun):
@@ -302,6 +302,17 @@ class Judge:
         return progress.with_committed(count, (frozenset(position for position in absent if position < count),))
 
 
+class JudgeOfFailedRecovery(Judge):
+    """Judges a session in whose recovery a sync fails: what that found, and nobody acknowledged, may be lost again."""
+
+    def _recovered(self, progress: Progress, process: str, value: Hashable) -> Progress:
+        known, found = len(progress.committed), super()._recovered(progress, process, value)
+        lost = [frozenset(range(first, len(found.committed))) for first in range(known, len(found.committed))]
+        return found._replace(
+            absences=tuple({absent | also: None for absent in found.absences for also in [*ALL_THERE, *lost]})
+        )
+
+
 def is_rejected_later(error: str, operations: Operations, rejection: Rejection) -> bool:
     """Say whether an error may reject the last of these operations, because it does so where nothing fails.
 
@@ -311,7 +322,7 @@ def is_rejected_later(error: str, operations: Operations, rejection: Rejection) 
     return bool(expected) and without_digits(error) == without_digits(expected)
 
 
-def _has_begun_a_commit(node: Node) -> bool:
+def has_begun_a_commit(node: Node) -> bool:
     """Say whether this session has; what is pending may be of the session before."""
     at: Node | None = node
     while at is not None:

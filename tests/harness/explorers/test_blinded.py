@@ -176,6 +176,13 @@ def _stepped(world: Any) -> Any:
     return stepped
 
 
+def no_sync_of_a_recovery_fails(patch: Patch) -> None:
+    fail_each = LaterSessions._fail_each
+    patch.setattr(
+        LaterSessions, "_fail_each", lambda self, world, before: None if before else fail_each(self, world, before)
+    )
+
+
 def no_eviction(patch: Patch) -> None:
     patch.setattr(sessions, "evicted_of", lambda kernel: None)
 
@@ -271,6 +278,7 @@ POWER_BLINDINGS: dict[str, tuple[Blinding, tuple[Model, ...]]] = {
     "one disk of each size is cut again": (one_disk_of_each_size_is_cut_again, (N_512,)),
     "a failed sync writes nothing": (a_failed_sync_writes_nothing, (D,)),
     "no sync fails": (no_sync_fails, (D,)),
+    "no sync of a recovery fails": (no_sync_of_a_recovery_fails, (D,)),
     "no eviction": (no_eviction, (D,)),
     "no session after a kill": (no_session_after_a_kill, (D,)),
     # The session after a kill in D, and that after a power cut in N-512, recovers and commits too.

@@ -64,7 +64,7 @@ from tornproof.harness.systems.toy import (
     ToyWriter,
 )
 from tornproof.harness.systems.toy_control import Control
-from tornproof.harness.systems.toy_locks import DropsUndo, Undo
+from tornproof.harness.systems.toy_locks import DropsUndo, Undo, UndoesUnchecked
 from tornproof.harness.systems.toy_losses import (
     BLOCK_BYTES,
     RECOVERS_LAZILY,
@@ -328,6 +328,7 @@ def test_only_a_crash_inside_a_recovery_finds_one_that_works_in_place() -> None:
             (SwallowsErrors(), D),
             (NeverSyncs(), D),
             (TrustsFailedSync(), D),
+            (UndoesUnchecked(), D),
             (RECOVERS_LAZILY, N_512),
             (TrustsZeros(), W_512),
             (TrustsRename(), N_512),
@@ -346,6 +347,21 @@ def test_a_finding_is_replayed_from_its_evidence_alone(target: Target, model: Mo
         assert replay_power(toy_case(Toy()), finding) is not Verdict.INVALID
         other = dataclasses.replace(finding, property="something else")
         assert replay_power(case, other) is Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_a_sync_that_fails_in_a_recovery_is_found_only_where_it_fails_and_becomes_a_small_finding(number: int) -> None:
+    """Of recoveries after a kill no sync failed: a writer that takes them for done all the same passed as VALID."""
+    case = toy_case(UndoesUnchecked())
+    findings = phase_of(case, D, points=()).findings
+    assert findings and all("then" in each.evidence["origin"] for each in findings)
+    violated = (Property.LOST, Property.WRONG_SNAPSHOT)[number]
+    finding = next(each for each in findings if each.property == violated)
+    assert "in the recovery the sync at call" in finding.sentence
+    assert [replay_power(case, finding) for _ in range(10)] == [Verdict.INVALID] * 10
+    assert replay_power(toy_case(Undo()), finding) is not Verdict.INVALID
+    log = as_log(case, finding)
+    assert [each["kind"] for each in log.evidence["log"]][:2] == ["kill", "fail"]
 
 
 @pytest.mark.parametrize(

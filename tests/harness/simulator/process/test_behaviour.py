@@ -21,7 +21,15 @@ from tornproof.harness.simulator.persistence.legal_disks import legal_disks
 from tornproof.harness.simulator.persistence.models import A, B
 from tornproof.harness.simulator.process import bodies
 from tornproof.harness.simulator.process.case import Readers, TestCase
-from tornproof.harness.simulator.process.observer import Judge, Operations, Progress, Property
+from tornproof.harness.simulator.process.observer import (
+    ALL_THERE,
+    Judge,
+    JudgeOfFailedRecovery,
+    Operations,
+    Progress,
+    Property,
+    without,
+)
 from tornproof.harness.simulator.process.simulated_process import Mark, Node
 from tornproof.harness.simulator.process.world import NOTHING_HAPPENED, followed
 from tornproof.harness.systems.toy import AcknowledgesFirst, NeverSyncs, Toy
@@ -281,3 +289,22 @@ def test_what_is_seen_of_states_that_come_again_is_wrong_where_no_numbers_of_com
         verdicts.append(are_explained(reports))
         assert are_accepted(reports) is verdicts[-1], reports
     assert 500 < sum(verdicts) < 1_500
+
+
+def test_what_a_recovery_whose_sync_failed_has_found_may_be_lost_and_what_was_acknowledged_may_not() -> None:
+    def after(progress: Progress, judge: Judge, *marks: Mark) -> Progress:
+        return judge.observe(progress, "writer", Node(0, None, None, None, marks))
+
+    def oracle(operations: Operations) -> Hashable:
+        return operations
+
+    judge, begun = JudgeOfFailedRecovery(oracle, fails=True), Progress(committed=(0,), rejected=(1,), pending=2)
+    assert after(begun, Judge(oracle), Mark(bodies.RECOVERED, (0, 1, 2))).absences == ALL_THERE
+    found = after(begun, judge, Mark(bodies.RECOVERED, (0, 1, 2)))
+    assert found.committed == (0, 1, 2) and not found.violations
+    assert {*found.absences} == {frozenset(), frozenset({2}), frozenset({1, 2})}
+    # The next commit comes behind what may be lost.
+    later = after(found, judge, Mark(bodies.COMMIT, 3), Mark(bodies.ACKNOWLEDGED, 3))
+    assert {without(later.committed, absent) for absent in later.absences} == {(0, 3), (0, 1, 3), (0, 1, 2, 3)}
+    (violation,) = after(begun, judge, Mark(bodies.RECOVERED, ())).violations
+    assert violation.property == Property.LOST

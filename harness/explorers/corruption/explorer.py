@@ -214,10 +214,11 @@ def _plan_in_worker(worker: Worker, damages_max: int | None) -> Plan:
 
 def _try_controls(worker: Worker) -> list[str]:
     judge = worker.once(_judge_of)
-    of_parts = failed_controls_of_parts(judge) if judge.partitions else []
+    if not judge.partitions:
+        return []
     return [
         *failed_controls(judge),
-        *of_parts,
+        *failed_controls_of_parts(judge),
         *failed_controls_of_kinds(judge),
         *failed_controls_of_crafted(judge),
         *failed_controls_of_reads(judge),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from tornproof.harness.common.verdict import CUT_SHORT, Finding, Phase, Verdict
+from tornproof.harness.common.verdict import CUT_SHORT, NOT_TRIED, Finding, Phase, Verdict
 from tornproof.harness.explorers.corruption.judge import EXPECTED, FOUND, Outcome
 from tornproof.harness.explorers.corruption.pairs import SEED, ChosenPairs
 from tornproof.harness.explorers.corruption.plan import (
@@ -110,7 +110,10 @@ def phase_of(run: Run) -> Phase:
         reached=reached,
         findings=tuple(_findings(tally.found)),
     )
-    return phase.doubted(*_doubts(run)).with_coverage_goals(COVERAGE_GOALS).with_controls(run.failed_controls)
+    doubted = phase.doubted(*_doubts(run))
+    if not run.plan.has_partitions:
+        return replace(doubted, controls=NOT_TRIED)
+    return doubted.with_coverage_goals(COVERAGE_GOALS).with_controls(run.failed_controls)
 
 
 def _doubts(run: Run) -> Iterator[str]:
@@ -119,7 +122,7 @@ def _doubts(run: Run) -> Iterator[str]:
         yield CUT_SHORT if run.left else "there was nothing to try"
         return
     if not run.plan.has_partitions:
-        yield "the table has no parquet partition, so there was nothing to explore"
+        yield "the table has no parquet partition, and a positive control needs one"
     disagreements = run.tally.disagreements
     if disagreements:
         yield f"{len(disagreements)} damages could not be judged, such as {min(disagreements)}"

@@ -16,7 +16,7 @@ from recorded_phases import AsRecorded
 
 from tornproof.harness.check import capture_table
 from tornproof.harness.common.patch import blind_to_metadata, replaced
-from tornproof.harness.common.verdict import Phase, Verdict, calls_at_most
+from tornproof.harness.common.verdict import NOT_TRIED, Phase, Verdict, calls_at_most
 from tornproof.harness.explorers.corruption.catalogue import listed
 from tornproof.harness.explorers.corruption.explorer import (
     RECHECKS_MAX,
@@ -257,8 +257,8 @@ def test_a_coverage_goal_that_is_never_reached_is_unknown() -> None:
 
 def test_a_table_without_parquet_partitions_is_unknown() -> None:
     phase = explore(ONLY_TXN)
-    assert phase.verdict is Verdict.UNKNOWN
-    assert "the table has no parquet partition, so there was nothing to explore" in phase.note
+    assert phase.note == "the table has no parquet partition, and a positive control needs one"
+    assert (phase.verdict, phase.controls) == (Verdict.UNKNOWN, NOT_TRIED)
 
 
 def test_a_blind_reader_is_invalid_with_one_finding_a_kind_and_field() -> None:

@@ -155,7 +155,7 @@ def target(
     reader: Part | None = None,
     fields: Part | None = None,
     rejections: Sequence[type[Exception]] = (),
-    acknowledges_after_failed_sync: bool = False,
+    acknowledges_after_failed_sync: bool | None = None,
 ) -> FunctionTarget:
     """Make a target of functions, or of an object that has attributes of these names; arguments take precedence.
 
@@ -193,7 +193,9 @@ def target(
     for part, function in parts.items():
         _check_call(called, part, function)
     own = _exceptions(called, rejections) or _exceptions(called, getattr(subject, "rejections", ()))
-    acknowledges = acknowledges_after_failed_sync or bool(getattr(subject, "acknowledges_after_failed_sync", False))
+    acknowledges = acknowledges_after_failed_sync
+    if acknowledges is None:
+        acknowledges = bool(getattr(subject, "acknowledges_after_failed_sync", False))
     return FunctionTarget(
         name=called,
         rejections=(*own, TornproofError),

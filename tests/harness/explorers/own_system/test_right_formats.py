@@ -532,6 +532,7 @@ def test_a_format_may_say_itself_that_it_is_judged_by_loss() -> None:
         acknowledges_after_failed_sync = True
 
     assert killed(target(Says())) == (Verdict.VALID, set())
+    assert killed(target(Says(), acknowledges_after_failed_sync=False))[0] is Verdict.INVALID
 
 
 @pytest.mark.parametrize(

@@ -74,8 +74,7 @@ def after(content: Content, change: Change) -> Content:
 def partition_of(time: int, starts: Iterable[int], interval: Interval, ticks: int) -> int:
     """Return the last partition of a time's interval that starts at or before it, else the start of the interval."""
     first = start_of(time, interval, ticks)
-    before = [start for start in starts if start <= time]
-    return max((start for start in before if start_of(start, interval, ticks) == first), default=first)
+    return max((start for start in starts if first <= start <= time), default=first)
 
 
 def start_of(time: int, interval: Interval, ticks: int) -> int:

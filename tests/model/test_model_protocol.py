@@ -11,7 +11,20 @@ from depth import nightly, sampled
 from model_search import Searched, search
 
 from tornproof.impl.write.commit import HARDENED, Action, RecoveryAction
-from tornproof.model.protocol import CHECKS, COMMIT, PURGE, READ, RECOVERY, REWRITE, UPDATE, WRONG, State, begin, steps
+from tornproof.model.protocol import (
+    CHECKS,
+    COMMIT,
+    PURGE,
+    READ,
+    RECOVERY,
+    REWRITE,
+    UPDATE,
+    WRONG,
+    Cell,
+    State,
+    begin,
+    steps,
+)
 from tornproof.model.table import Generation
 from tornproof.model.trace import Event, Kind
 
@@ -110,6 +123,17 @@ def taken(state: State, labels: Sequence[str], *without: str) -> tuple[State, tu
         following = steps(state, frozenset(without))
         state, events = next((after, said) for after, label, said in following if label == wanted)
     return state, events
+
+
+def test_a_header_that_names_more_generations_than_are_there_publishes_none() -> None:
+    state = begin()
+    torn = state._replace(cells=state.cells | {("header", 0): Cell(2, frozenset([2]))})
+    assert (len(state.published(0)), torn.published(0)) == (1, ())
+
+
+def test_the_first_generation_of_a_new_directory_has_none_before_it() -> None:
+    writers = [after.writer for after, label, _ in steps(begin()) if label == "commit"]
+    assert [(each.entry.directory, each.generation.prev) for each in writers if each] == [(0, 1), (1, 0)]
 
 
 @pytest.mark.parametrize(("without", "seen"), [((), 1), (("base is committed",), WRONG)])

@@ -77,6 +77,15 @@ def test_a_row_goes_to_the_last_partition_of_its_interval_that_starts_before_it(
     assert [partition_of(time, starts, Interval.HOUR, 1) for time in (HOUR, HOUR + 50)] == [HOUR, HOUR + 50]
 
 
+def test_the_interval_of_a_time_before_the_epoch_starts_before_it_also_in_parts_of_a_second() -> None:
+    ticks = 1_000_000
+    assert [start_of(time, Interval.HOUR, ticks) for time in (-1, -HOUR * ticks, -HOUR * ticks - 1)] == [
+        -HOUR * ticks,
+        -HOUR * ticks,
+        -2 * HOUR * ticks,
+    ]
+
+
 @pytest.mark.parametrize("keys", [1, ()], ids=["beside_the_time", "the_time_alone"])
 def test_rows_of_one_key_stay_until_a_new_one_replaces_all_of_them(keys: object) -> None:
     old = (row(1, "a", keys=keys), row(1, "other", keys=7), row(1, "b", keys=keys))

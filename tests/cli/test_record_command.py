@@ -153,6 +153,12 @@ def test_a_finding_of_relative_paths_replays_from_any_directory(tornproof: WarmR
         (moved / name).rename(other / name)
     (moved / "run.trace").write_text("of another run")
     assert "The checker: exit code 1." in tornproof("replay", file, "--run-checker", folder=other).out
+    (moved / "run.trace").write_bytes((other / "run.trace").read_bytes())
+    blind = tornproof("replay", file, "--run-checker", folder=data)
+    assert (
+        blind.code == 3 and "the checker rejects the end of the run, of which nothing is lost: exit code" in blind.out
+    )
+    (moved / "run.trace").write_text("of another run")
     (other / "run.trace").unlink()
     unlike = tornproof("replay", file, "--run-checker", folder=other)
     assert unlike.code == 3 and f"{moved / 'run.trace'} is not the trace that it was found in" in unlike.out

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tornproof.harness.common.verdict import Finding, Phase, Verdict, nothing_explored
+from tornproof.harness.common.verdict import Finding, HasTime, Phase, Verdict, always, nothing_explored
 from tornproof.harness.counterexamples.replay_engine import choice_text, read_choice
 from tornproof.harness.counterexamples.smaller import simpler_choices
 from tornproof.harness.explorers.recorded.checker import Answer, Checker, StoppedError
@@ -100,17 +100,34 @@ def explore_recorded(question: RecordedQuestion) -> Exploration:
     return _phase(question, found, checked, findings, len(rejected), ends)
 
 
-def check_one(question: RecordedQuestion, name: str) -> tuple[Answer, list[str]]:
-    """Check the one state of a name; return what the checker says, and the state in words."""
+class Checked(NamedTuple):
+    """What the checker says of one state, the state in words, and why a rejection does not count, if it does not."""
+
+    answer: Answer
+    sentences: list[str]
+    doubt: str
+
+    @property
+    def verdict(self) -> Verdict:
+        """UNKNOWN where the checker rejects what it should accept, too."""
+        if self.answer.accepts:
+            return Verdict.VALID
+        return Verdict.UNKNOWN if self.doubt else Verdict.INVALID
+
+
+def check_one(question: RecordedQuestion, name: str) -> Checked:
+    """Check the one state of a name, and, if the checker rejects it, whether it accepts the ends of the run."""
     point, state = state_named(question.trace, name)
     model, choice = model_named(state.choice.model), state.choice
     disk = chosen_disk(point.machine.kernel, model, choice)
     acknowledged = question.trace.acknowledgements(point.step)
     with tempfile.TemporaryDirectory(prefix="tornproof-") as scratch:
         answer = question.checker.check(disk.kernel(), acknowledged, Path(scratch))
+        doubt = "" if answer.accepts else _doubt_of(_ends_of(question, Path(scratch)))
     steps = question.trace.steps
     lost = lost_effects(steps, point.machine, model, choice, disk)
-    return answer, _sentences(question.trace, Rejected(state, answer, lost), kept_effects(steps, point.machine, lost))
+    kept = kept_effects(steps, point.machine, lost)
+    return Checked(answer, _sentences(question.trace, Rejected(state, answer, lost), kept), doubt)
 
 
 # Tasks.
@@ -156,16 +173,20 @@ def _asked(worker: Worker, disk: Disk, machine: Machine) -> Answer:
 
 
 def _ends(worker: Worker) -> Sanity:
-    trace, checker = worker.question.trace, worker.question.checker
+    return _ends_of(worker.question, worker.scratch, worker.has_time)
+
+
+def _ends_of(question: RecordedQuestion, scratch: Path, has_time: HasTime = always) -> Sanity:
+    trace, checker = question.trace, question.checker
     end = Machine(trace.start)
     start = end.fork()
     for index, step in enumerate(trace.steps):
         end.apply(step, index)
     everything = trace.acknowledgements(len(trace.steps))
     return Sanity(
-        checker.check(end.kernel, everything, worker.scratch, worker.has_time),
-        checker.check(start.kernel, (), worker.scratch, worker.has_time),
-        checker.check(start.kernel, everything, worker.scratch, worker.has_time),
+        checker.check(end.kernel, everything, scratch, has_time),
+        checker.check(start.kernel, (), scratch, has_time),
+        checker.check(start.kernel, everything, scratch, has_time),
     )
 
 

@@ -24,7 +24,7 @@ from tornproof.cli.report_writing import ReportOption, add_run, prepare_outputs
 from tornproof.cli.spark_options import ConfOption, MasterOption, settings_of
 from tornproof.harness.common.effort import DEFAULT, Bounds
 from tornproof.harness.common.shell_word import shell_word
-from tornproof.harness.common.verdict import Finding, Phase, Verdict
+from tornproof.harness.common.verdict import Finding, Phase
 from tornproof.harness.explorers.recorded.checker import Checker
 from tornproof.harness.explorers.recorded.explorer import (
     ALL_MODELS,
@@ -174,14 +174,14 @@ def _models(text: str | None) -> tuple[str, ...]:
 
 
 def _one_state(question: RecordedQuestion, name: str, json_target: str | None) -> int:
-    answer, sentences = check_one(question, name)
+    checked = check_one(question, name)
+    answer = checked.answer
     write_json({"format": 1, "state": name, "accepted": answer.accepts, "checker": answer._asdict()}, json_target)
     console = result_console(json_target)
-    for sentence in sentences:
+    for sentence in filter(None, (*checked.sentences, checked.doubt)):
         console.print(sentence, soft_wrap=True)
-    verdict = Verdict.VALID if answer.accepts else Verdict.INVALID
-    console.print(ANSWERS[verdict])
-    return ExitCode[verdict.name]
+    console.print(ANSWERS[checked.verdict])
+    return ExitCode[checked.verdict.name]
 
 
 def _count(count: int) -> str:

@@ -133,9 +133,9 @@ def _asked_again(evidence: dict[str, Any], roots: Sequence[Path]) -> Replayed:
 
 def _answer(evidence: dict[str, Any], trace: Trace) -> Replayed:
     checker = Checker(command=evidence["check"], seconds=float(evidence["check_seconds"]))
-    answer, _ = check_one(RecordedQuestion(trace=trace, checker=checker, states_max=1), evidence["state"])
-    verdict = Verdict.VALID if answer.accepts else Verdict.INVALID
-    return Replayed(verdict=verdict, note="" if answer.accepts else f"The checker: {answer}.")
+    checked = check_one(RecordedQuestion(trace=trace, checker=checker, states_max=1), evidence["state"])
+    note = "" if checked.answer.accepts else checked.doubt or f"The checker: {checked.answer}."
+    return Replayed(verdict=checked.verdict, note=note)
 
 
 def _of_test(file: Path, json_target: str | None) -> int:

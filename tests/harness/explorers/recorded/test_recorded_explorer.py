@@ -93,8 +93,11 @@ def test_rejects_a_program_without_a_sync_and_says_which_would_close_it() -> Non
 
 def test_a_state_is_checked_again_by_its_name() -> None:
     asked = question(RIGHT, StepKind.SYNC_DIRECTORY)
-    assert not check_one(asked, '5:["B",[0],{}]')[0].accepts
-    assert check_one(asked, '5:["B",[0,1],{}]')[0].accepts
+    assert check_one(asked, '5:["B",[0],{}]').verdict is Verdict.INVALID
+    assert check_one(asked, '5:["B",[0,1],{}]').verdict is Verdict.VALID
+    blind = check_one(question("sh missing.sh", StepKind.SYNC_DIRECTORY), '5:["B",[0],{}]')
+    assert blind.verdict is Verdict.UNKNOWN
+    assert blind.doubt.startswith("the checker rejects the end of the run, of which nothing is lost: exit code ")
     for wrong in (
         "",
         "5",

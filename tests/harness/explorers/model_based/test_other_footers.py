@@ -32,6 +32,17 @@ def test_pyarrow_reads_the_same_rows_from_each_footer(form: int) -> None:
         assert pq.read_table(io.BytesIO(written(ROWS, form=form, footer=number))).equals(ROWS)
 
 
+def test_forms_differ_in_codec_dictionaries_checksums_statistics_pages_and_row_groups() -> None:
+    files = [pq.ParquetFile(io.BytesIO(written(ROWS, form=form, footer=0))) for form in range(FORM_COUNT)]
+    chunks = [file.metadata.row_group(0).column(1) for file in files]
+    assert len({chunk.compression for chunk in chunks}) == 5
+    assert {chunk.has_dictionary_page for chunk in chunks} == {True, False}
+    assert {chunk.is_stats_set for chunk in chunks} == {True, False}
+    assert {chunk.has_column_index for chunk in chunks} == {True, False}
+    assert {file.num_row_groups for file in files} == {1, 2}
+    assert {bool(file.metadata.row_group(0).sorting_columns) for file in files} == {True, False}
+
+
 def test_fixed_programs_have_each_footer_where_it_is_another_one() -> None:
     names, changed = [*FOOTERS], set()
     for program in WRITTEN_OTHERWISE:

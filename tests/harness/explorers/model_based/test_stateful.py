@@ -118,6 +118,12 @@ def test_programs_on_a_new_table_find_nothing(fixed_on: str | None, as_recorded:
     assert phase.counts == {rule: phase.reached[f"rule: {rule}"] for rule in RULES}
 
 
+def test_programs_with_files_of_other_writers_find_nothing_and_do_each_step(tmp_path: Path) -> None:
+    result = Stateful(None, "/table").run_fixed(OTHERS.name, str(tmp_path))
+    assert result.failed is None
+    assert +result.counts == Counter(step["rule"] for program in FIXED_PROGRAMS[OTHERS.name] for step in program)
+
+
 @pytest.mark.nightly
 def test_random_programs_reach_what_the_fixed_ones_do() -> None:
     """By themselves, in the end: the fixed ones are there for small budgets."""
@@ -318,6 +324,12 @@ def test_a_long_run_finds_nothing() -> None:
 
 def test_no_random_number_is_large_enough_for_hypothesis_to_replace_it_by_a_constant_of_our_sources() -> None:
     assert len(WEIGHTED_RULES) <= 100
+
+
+def test_a_rule_for_an_open_writer_needs_one_that_lives() -> None:
+    writers = [(object(), False), (object(), True), (None, False), (None, True)]
+    worlds: list[Any] = [SimpleNamespace(writer=writer, is_dead=is_dead) for writer, is_dead in writers]
+    assert [RULES["insert"].is_possible(world) for world in worlds] == [True, False, False, False]
 
 
 def test_every_operation_of_the_model_is_driven(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,16 +5,19 @@ And of what is worked out a second time, whatever the table is: the parts.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from operator import attrgetter
+from types import ModuleType
 from typing import Any, NamedTuple
 from zlib import crc32
 
 from tornproof.harness.common.read_numbers import count_of
 from tornproof.harness.common.verdict import Finding, Phase, Verdict, cut_short
+from tornproof.harness.common.whose_error import errors_as_problems
 from tornproof.harness.explorers.roundtrip import forms
 from tornproof.harness.explorers.roundtrip.forms import FORMS, Original, difference, files_to_change
 from tornproof.harness.explorers.roundtrip.metadata import generations, views
@@ -105,13 +108,22 @@ def _words(counts: Mapping[str, int]) -> Iterator[str]:
 
 def _failed_controls(worker: Worker) -> list[str]:
     modules = dict.fromkeys((forms, *(part.module for part in PARTS)))
-    failed = [each for module in modules for each in module.failed_controls()]
+    tried: list[tuple[ModuleType, Callable[[], Iterable[str]]]] = [(each, each.failed_controls) for each in modules]
     # One file is enough, and of a large table the chains are long.
     for files in itertools.islice(_metadata_files(_table_of(worker)), 1):
         content = read_published(files).content
-        failed += generations.failed_controls(content, file=files.pm_label)
-        failed += views.failed_controls(content, file=files.pm_label)
-    return failed
+        tried += (
+            (each, functools.partial(each.failed_controls, content, file=files.pm_label))
+            for each in (generations, views)
+        )
+    return [each for module, failed_controls in tried for each in _tried(module, failed_controls)]
+
+
+def _tried(module: ModuleType, failed_controls: Callable[[], Iterable[str]]) -> list[str]:
+    """Return the controls that failed, an error of what is explored among them: it must not keep others from a try."""
+    failed: list[str] = []
+    problem = errors_as_problems(lambda: failed.extend(failed_controls()))()
+    return failed if problem is None else [*failed, f"those of {module.__name__}: {problem}"]
 
 
 def _table_of(worker: Worker) -> Table:

@@ -2,7 +2,7 @@
 
 import struct
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from functools import partial
@@ -27,6 +27,7 @@ from tornproof.harness.replay import replay_finding
 from tornproof.harness.simulator.filesystem.image import DiskImage
 from tornproof.harness.simulator.filesystem.intercept import CallKind
 from tornproof.harness.simulator.filesystem.memory import MemoryStorage
+from tornproof.harness.systems.workload import MADE_PATH, made_image
 from tornproof.impl.errors import CorruptError
 from tornproof.impl.parquet.encode_options import EncodeOptions
 
@@ -159,6 +160,24 @@ def test_a_part_of_which_no_case_can_be_made_has_one_finding_and_the_others_thei
     assert replay_finding(replace(finding, evidence={"unmade": "nothing"}), DiskImage(), "") is Verdict.UNKNOWN
     errors.clear()
     assert replay_finding(finding, DiskImage(), "") is Verdict.VALID
+
+
+def test_controls_that_end_in_an_error_of_what_is_explored_have_failed_and_keep_no_other_from_a_try(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The check said that it was cut before a positive control was tried."""
+
+    def too_deep(*_: Any) -> Iterator[str]:
+        yield "one is not noticed"
+        raise RecursionError("too deep")
+
+    monkeypatch.setattr(explorer, "PARTS", (METADATA_RULES,))
+    monkeypatch.setattr(METADATA_RULES.module, "failed_controls", too_deep)
+    monkeypatch.setattr(explorer.views, "failed_controls", lambda *_, **__: ["another is not noticed"])
+    question = SimpleNamespace(image=made_image(), path=MADE_PATH)
+    failed = explorer._failed_controls(SimpleNamespace(question=question))  # type: ignore[arg-type]
+    error = f"those of {METADATA_RULES.module.__name__}: RecursionError: too deep"
+    assert failed == ["one is not noticed", error, "another is not noticed"]
 
 
 def _phase_of_metadata_rules(questions: int) -> Phase:

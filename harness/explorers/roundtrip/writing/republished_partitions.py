@@ -202,6 +202,8 @@ def _problem_of_orphans(disk: Storage, reasons: tuple[StorageReason | None, ...]
     for number, (count, reason) in enumerate(zip(_orphan_counts(disk), reasons, strict=False)):
         if count and reason is None:
             return f"partition {number} is not restated"
+        if reason and not count:
+            return f"partition {number} is restated, on a volume with the error {reason.name}"
     return None
 
 

@@ -20,6 +20,7 @@ from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.verdict import Phase, Verdict
 from tornproof.harness.explorers.roundtrip import explorer, parts
 from tornproof.harness.explorers.roundtrip.explorer import OF_EVERY, cases_of, findings_of, roundtrip
+from tornproof.harness.explorers.roundtrip.metadata import views
 from tornproof.harness.explorers.roundtrip.parts import PARTS, Part, part_of
 from tornproof.harness.parallel.tasks import phase_of
 from tornproof.harness.parallel.workers import Task
@@ -173,7 +174,7 @@ def test_controls_that_end_in_an_error_of_what_is_explored_have_failed_and_keep_
 
     monkeypatch.setattr(explorer, "PARTS", (METADATA_RULES,))
     monkeypatch.setattr(METADATA_RULES.module, "failed_controls", too_deep)
-    monkeypatch.setattr(explorer.views, "failed_controls", lambda *_, **__: ["another is not noticed"])
+    monkeypatch.setattr(views, "failed_controls", lambda *_, **__: ["another is not noticed"])
     question = SimpleNamespace(image=made_image(), path=MADE_PATH)
     failed = explorer._failed_controls(SimpleNamespace(question=question))  # type: ignore[arg-type]
     error = f"those of {METADATA_RULES.module.__name__}: RecursionError: too deep"

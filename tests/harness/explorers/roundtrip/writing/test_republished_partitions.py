@@ -39,3 +39,11 @@ def test_a_look_at_no_errors_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None
         "the last is restated first: not noticed",
         "any error leaves a partition: not noticed",
     ]
+
+
+def test_volumes_that_give_no_error_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(republished_partitions, "_on_volumes", lambda disk, *_: disk)
+    problems = [republished_partitions.problem_of(each) for each in volumes() if each.error is None]
+    assert problems.count(None) == 1 and all(
+        "is restated, on a volume with the error" in each for each in problems if each
+    )

@@ -41,6 +41,12 @@ def test_nothing_is_found_in_what_is_right(part: Part) -> None:
     assert [finding.sentence for finding in findings_of(part)] == []
 
 
+@pytest.mark.parametrize("part", PARTS, ids=attrgetter("key"))
+def test_nothing_is_found_in_a_quarter_of_what_is_right(part: Part) -> None:
+    problems = {number: part.problem_of(case) for number, case in cases_of(part, 0)}
+    assert problems and {number: problem for number, problem in problems.items() if problem is not None} == {}
+
+
 @pytest.mark.parametrize(
     "module", sorted({part.module for part in PARTS}, key=attrgetter("__name__")), ids=attrgetter("__name__")
 )

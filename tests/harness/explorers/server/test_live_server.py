@@ -65,6 +65,10 @@ def explored(server: FakeServer, plan: Plan = SMALL, rounds: int = 1) -> Result:
         return explore_server(server, plan, rounds=rounds)
 
 
+def test_of_tables_with_a_log_one_waits_in_the_reader_and_one_in_the_writer() -> None:
+    assert sorted(form.reader_waits for form in FORMS if form.has_log) == [False, True]
+
+
 def test_a_server_that_is_right_is_accepted_with_all_that_was_done() -> None:
     server, rounds = FakeServer(), 2
     result = explored(server, rounds=rounds)

@@ -121,18 +121,19 @@ def test_the_timer_looks_again_and_again_until_the_block_ends(monkeypatch: pytes
 def test_what_waits_for_the_block_is_not_under_test() -> None:
     """Lines of all that a worker did were counted, because its own process looked like an operation that lasts."""
 
-    def look_twice() -> bool:
+    def looked_at_twice() -> Iterator[bool]:
         handler = signal.getsignal(signal.SIGVTALRM)
         assert callable(handler)
         for _ in range(2):
             handler(signal.SIGVTALRM, sys._getframe(depth))
-        return sys.gettrace() is not None
+            yield sys.gettrace() is not None
 
     with bounded_computation():
         depth = 1
-        assert not look_twice()
+        assert [*looked_at_twice()] == [False, False]
         depth = 0
-        assert look_twice()
+        # What is met once only may be about to end.
+        assert [*looked_at_twice()] == [False, True]
 
 
 def test_an_operation_that_works_in_functions_that_it_calls_is_met_again() -> None:

@@ -68,7 +68,8 @@ def follow(known: Known, event: Event) -> Known:
             found = _one_of(event, known.low, known.high)
             return known._replace(low=found, high=found, durable=found, is_open=True)
         case Kind.BEGUN:
-            reads[event.reader] = known.low
+            # Where each reader is followed alone, what it has seen is not in the `low` that others know.
+            reads[event.reader] = max(known.low, reads.get(event.reader, 0))
             return known._replace(reads=tuple(sorted(reads.items())))
         case Kind.SEEN if event.reader in reads:
             seen = reads[event.reader] = _one_of(event, reads[event.reader], known.high)

@@ -52,6 +52,12 @@ def test_accepts_a_behaviour(events: tuple[Event, ...]) -> None:
     after(*events)
 
 
+def test_a_reader_that_is_followed_alone_does_not_see_less_than_before() -> None:
+    known = Known(low=1, high=3, reads=(("a", 2),))
+    assert follow(known, begun()).reads == (("a", 2),)
+    assert follow(known, begun("b")).reads == (("a", 2), ("b", 1))
+
+
 @pytest.mark.parametrize(
     ("events", "reason"),
     [

@@ -9,15 +9,24 @@ import pytest
 import table_builder as tb
 from hypothesis import given
 from hypothesis import strategies as st
+from written_tables import PATH, filled, rows
 
 from tornproof.harness.check import capture_table
-from tornproof.harness.counterexamples.regions import Region, RegionMap, data_regions, pm_regions, txn_regions
+from tornproof.harness.counterexamples.regions import (
+    Region,
+    RegionMap,
+    data_regions,
+    fields_of,
+    pm_regions,
+    txn_regions,
+)
 from tornproof.impl.errors import TornproofError
 from tornproof.impl.layout import txn as txn_layout
 from tornproof.impl.read.reader import open_snapshot
 from tornproof.impl.storage.operating_system import OperatingSystemStorage
 from tornproof.impl.table.partition import ResolvedPartition
 from tornproof.impl.table.table import open_table
+from tornproof.impl.write.writer_options import BloomOptions, BloomPosition, WriterOptions
 
 FALLBACKS = {"outside of both areas", "past the published end", "past the token"}
 ALL_TABLES = [
@@ -127,6 +136,18 @@ def test_fields_have_their_size_and_no_byte_before_the_ends_is_without_a_field()
 def built_partitions(table: tb.BuiltTable) -> list[ResolvedPartition]:
     snapshot = open_snapshot(open_table(table.image(), "/table"))
     return [snapshot.resolve(partition) for partition in snapshot.transaction.partitions]
+
+
+def test_bloom_filters_in_a_data_file_have_their_name_where_metadata_says_so() -> None:
+    blooms = BloomOptions(columns={"v": 0.01}, position=BloomPosition.EXTERNAL)
+    image = filled(rows([0, 1]), options=WriterOptions(blooms=blooms)).image()
+    snapshot = open_snapshot(open_table(image, PATH))
+    (resolved,) = [snapshot.resolve(partition) for partition in snapshot.transaction.partitions]
+    ((reference,),) = resolved.metadata.generation.blooms
+    assert reference is not None and reference.length_bytes
+    file = f"{resolved.files.path}/data.parquet"
+    named = labels(fields_of(image, image, PATH)[file], len(image.files[file]))
+    assert named["row group 0 bloom filter"] == reference.length_bytes
 
 
 def test_bytes_past_the_ends_are_named_so() -> None:

@@ -1,5 +1,7 @@
 """A server that died says of what."""
 
+import signal
+import subprocess
 from pathlib import Path
 from typing import Any, cast
 
@@ -31,6 +33,30 @@ def test_the_signal_of_which_java_died_comes_before_errors_and_these_before_all_
     server = Server(cast(Any, None), tmp_path)
     server.log.write_text("\n".join(lines))
     assert server.last_words() == words
+
+
+def test_a_server_that_does_not_end_when_it_is_told_to_is_killed_once(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    class Lasting:
+        def send_signal(self, by: signal.Signals) -> None:
+            asked.append(by.name)
+
+        def wait(self, seconds: float | None = None) -> None:
+            asked.append("wait")
+            if seconds is not None:
+                raise subprocess.TimeoutExpired("java", seconds)
+
+        def kill(self) -> None:
+            asked.append("kill")
+
+    server = Server(cast(Any, None), tmp_path)
+    server.kill()
+    server._process = cast(Any, Lasting())
+    with pytest.raises(subprocess.TimeoutExpired):
+        server.stop()
+    server.kill()
+    assert asked == ["SIGTERM", "wait", "kill", "wait"]
 
 
 def test_a_file_that_is_only_mapped_is_open(tmp_path: Path) -> None:

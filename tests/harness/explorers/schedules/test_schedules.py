@@ -36,7 +36,7 @@ from tornproof.harness.simulator.process.case import TestCase
 from tornproof.harness.simulator.process.observer import Property
 from tornproof.harness.simulator.process.simulated_process import FROM_MEMORY, READ, Say
 from tornproof.harness.simulator.process.world import World
-from tornproof.harness.systems.toy import AcknowledgesFirst, HeaderFirst
+from tornproof.harness.systems.toy import AcknowledgesFirst, HeaderFirst, Toy
 from tornproof.harness.systems.toy_readers import Counter, LocksAndReadsEarly, ReadsEarly, ShowsLate
 from tornproof.harness.systems.toy_records import InPlace, LooksOnce, Record
 from tornproof.impl.storage.interface import File, LockMode, Mapping, Storage
@@ -131,6 +131,33 @@ def test_the_schedule_of_a_finding_violates_the_same_property_again(
     for finding in phase.findings:
         schedule = tuple((process_index, count) for process_index, count in finding.evidence["schedule"])
         assert violated in {each.property for each in follow(world, schedule).progress.violations}
+    process_group.close()
+
+
+class FailsAtLast(Toy):
+    """Broken: its last commit ends in an error that is not one of its own."""
+
+    name = "fails at last"
+
+    def commit(self, storage: Storage, path: str, operation: bytes) -> None:
+        super().commit(storage, path, operation)
+        if operation == LETTERS[-1]:
+            raise ZeroDivisionError
+
+
+def test_the_schedule_of_what_a_writer_breaks_by_itself_is_all_of_its_calls() -> None:
+    sound = control_case(Toy(), LETTERS)
+    for operations in ((), (0,), (0, 1)):
+        sound.oracle(operations)
+    case = control_case(FailsAtLast(), LETTERS).expecting(sound)
+    (finding,) = explore_schedules(case, controls=()).findings
+    process_group = case.process_group()
+    ((writer, count),) = finding.evidence["schedule"]
+    broken = [
+        {each.property for each in follow(case.begin(process_group), ((writer, steps),)).progress.violations}
+        for steps in (count - 1, count)
+    ]
+    assert writer == 0 and broken == [set(), {Property.DISORDERLY}]
     process_group.close()
 
 

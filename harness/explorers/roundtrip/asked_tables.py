@@ -219,7 +219,7 @@ def _columns(partitions: Sequence[tuple[int, Columns]]) -> Any:
 
 def _advice() -> Iterator[Question]:
     """Yield tables with and without indexes and a log, whether they are written to, and what is said of their end."""
-    for has_index, has_log, is_last in itertools.product((False, True), repeat=3):
+    for has_index, has_log in itertools.product((False, True), repeat=2):
         of = f"a table with{'' if has_index else 'out'} an index and with{'' if has_log else 'out'} a log"
         columns = tuple(
             TableColumn(id=number, name=f"c{number}", type=SYMBOL, is_indexed=has_index and number == 1)
@@ -229,9 +229,9 @@ def _advice() -> Iterator[Question]:
         table = Table(storage=DiskImage(), path=PATH, metadata=metadata)
         rejected = "IndexedColumnError" if has_index else None
         yield ask("advice", f"a commit to {of}", rejected, outcome_of, functools.partial(reject_indexed, table))
-        found = functools.partial(_is_said, functools.partial(parquet_last_advice, table, is_last))
-        end = "in Parquet" if is_last else "native"
-        yield Question("advice", f"advice on {of}, whose last partition is {end}", found, is_last and not has_log)
+        for is_last, end in ((False, "native"), (True, "in Parquet")):
+            found = functools.partial(_is_said, functools.partial(parquet_last_advice, table, is_last))
+            yield Question("advice", f"advice on {of}, whose last partition is {end}", found, is_last and not has_log)
 
 
 def _is_said(advice: Callable[[], str | None]) -> bool:

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 
 import xxhash
 
+from tornproof.harness.common.distinct import distinct
 from tornproof.harness.common.patch import Controls, not_noticed
 from tornproof.harness.explorers.roundtrip.conditions.asked_rows import AskedRows, Nearest, asked_rows
 from tornproof.harness.explorers.roundtrip.conditions.searched_times import (
@@ -348,7 +349,7 @@ Case: TypeAlias = Group | AskedRows | Nearest | Times | Implied | Both | Written
 def pruned_row_groups() -> tuple[Case, ...]:
     """Return all row groups, conditions and times, always in the same order."""
     groups = (group for kind in kinds() for group in _groups(kind))
-    return (*_several(), *searched_times(), *asked_rows(), *groups)
+    return distinct((*_several(), *searched_times(), *asked_rows(), *groups))
 
 
 def problem_of(case: Case) -> str | None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from tornproof.harness.common.distinct import distinct
 from tornproof.harness.common.patch import Controls, not_noticed
 from tornproof.harness.explorers.corruption.crafted import overwritten
 from tornproof.harness.explorers.roundtrip.metadata.read_files import Rejection, difference, image_of
@@ -114,7 +115,7 @@ TABLES: dict[str, tuple[int, tuple[Record, ...]]] = {
 def meta_files() -> tuple[MetaFile, ...]:
     """Return all files, always in the same order."""
     sound = [_content(name, minor) for name, minor in itertools.product(TABLES, MINOR_VERSIONS)]
-    return tuple(each for file in sound for each in (*_changed(file), *_cut(file))) + tuple(_large())
+    return distinct((*(each for file in sound for each in (*_changed(file), *_cut(file))), *_large()))
 
 
 def problem_of(file: MetaFile) -> str | None:

@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from tornproof.harness.common.distinct import distinct
 from tornproof.harness.common.patch import Controls, not_noticed
 from tornproof.harness.explorers.roundtrip.metadata.metadata_draft import (
     GROUP_ROWS,
@@ -147,7 +148,7 @@ class PlacedPartition:
 @functools.cache
 def placed_partitions() -> tuple[PlacedPartition, ...]:
     """Return all partitions, always in the same order."""
-    return (*_types(), *_timestamps(), *_times(), *_ends(), *_unmigrated(), *_native())
+    return distinct((*_types(), *_timestamps(), *_times(), *_ends(), *_unmigrated(), *_native()))
 
 
 def problem_of(placed: PlacedPartition) -> str | None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from tornproof.harness.common.distinct import distinct
 from tornproof.harness.common.patch import Controls, not_noticed, original_of, replaced
 from tornproof.harness.explorers.corruption.served import SMALLEST, WIDTHS_BYTES
 from tornproof.harness.explorers.roundtrip.metadata.usual_records import partition_of
@@ -105,7 +106,7 @@ class NativeColumns:
 @functools.cache
 def native_columns() -> tuple[NativeColumns, ...]:
     """Return all partitions, always in the same order."""
-    return (*_sized(), *_of_symbols(), *_of_offsets(), *_of_texts(), *_of_arrays(), *_of_versions(), *_odd())
+    return distinct((*_sized(), *_of_symbols(), *_of_offsets(), *_of_texts(), *_of_arrays(), *_of_versions(), *_odd()))
 
 
 def _sized() -> Iterator[NativeColumns]:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
+from tornproof.harness.common.distinct import distinct
 from tornproof.harness.common.patch import Controls, not_noticed, original_of
 from tornproof.harness.explorers.corruption.crafted import overwritten
 from tornproof.harness.explorers.corruption.served import ENTRY, SMALLEST, Index
@@ -135,7 +136,7 @@ class Dictionary:
 @functools.cache
 def symbol_dictionaries() -> tuple[Dictionary, ...]:
     """Return all dictionaries, always in the same order."""
-    return (*_sound(), *_changed_offsets(), *_changed_texts(), *_changed_indexes(), *_other_files())
+    return distinct((*_sound(), *_changed_offsets(), *_changed_texts(), *_changed_indexes(), *_other_files()))
 
 
 def problem_of(case: Dictionary) -> str | None:

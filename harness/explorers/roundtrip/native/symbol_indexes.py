@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from msgspec import structs
 
+from tornproof.harness.common.distinct import distinct
 from tornproof.harness.common.patch import Controls, not_noticed, replaced
 from tornproof.harness.explorers.corruption import served
 from tornproof.harness.explorers.corruption.served import Index
@@ -128,7 +129,7 @@ class DecodedSymbols:
 @functools.cache
 def symbol_indexes() -> tuple[IndexedRows | DecodedSymbols, ...]:
     """Return all indexes, always in the same order."""
-    return (*_sound(), *_changed(), *_other_files(), *_other_tables(), *_decoded())
+    return distinct((*_sound(), *_changed(), *_other_files(), *_other_tables(), *_decoded()))
 
 
 def problem_of(case: IndexedRows | DecodedSymbols) -> str | None:

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from tornproof.harness.common.distinct import distinct
 from tornproof.harness.common.patch import Controls, not_noticed
 from tornproof.harness.explorers.roundtrip.conditions.stored_kinds import UNCOUNTED
 from tornproof.harness.explorers.roundtrip.metadata.usual_records import chunk_of, column_of
@@ -125,7 +126,7 @@ def judged_statistics() -> tuple[Judged, ...]:
     """Return all statistics, always in the same order."""
     of_types = (each for of in types() for each in (*_counts(of), *_bounds(of), *_many(of), *_texts(of)))
     short = Ordered("SHORT", 3, INT32, pa.int32(), (-7, 0, 9), _packed("<i"))
-    return (*of_types, *(each for of in (short, *types()) for each in _older_rows(of)))
+    return distinct((*of_types, *(each for of in (short, *types()) for each in _older_rows(of))))
 
 
 def problem_of(case: Judged) -> str | None:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
+from tornproof.harness.common.distinct import distinct
 from tornproof.harness.common.patch import Controls, not_noticed
 from tornproof.impl.migrate import schema as migrated
 from tornproof.impl.migrate.rejections import RejectionError
@@ -98,7 +99,7 @@ class SchemaTree:
 @functools.cache
 def schema_trees() -> tuple[SchemaTree, ...]:
     """Return all sequences, always in the same order."""
-    return tuple(
+    return distinct(
         SchemaTree((root, *rest), kind)
         for kind in ("read", "migrated")
         for root, rest in (*_short(), *itertools.product(MARKED_ROOTS, NESTED))

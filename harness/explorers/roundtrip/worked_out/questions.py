@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 
+from tornproof.harness.common.distinct import distinct
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.explorers.roundtrip.worked_out.machine import machines, memory, processes
 from tornproof.harness.explorers.roundtrip.worked_out.metadata import (
@@ -152,7 +153,7 @@ GENERATORS = (
 @functools.cache
 def questions() -> tuple[Question, ...]:
     """Return all questions, always in the same order."""
-    return tuple(question for generator in GENERATORS for question in generator())
+    return distinct(question for generator in GENERATORS for question in generator())
 
 
 def failed_controls() -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Each part alone finds nothing in what is right, and notices its controls; a whole check says so of all together."""
 
 import struct
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
@@ -52,6 +52,15 @@ def test_nothing_is_found_in_a_quarter_of_what_is_right(part: Part) -> None:
 )
 def test_all_controls_are_noticed(module: Any) -> None:
     assert [*module.failed_controls()] == []
+
+
+@pytest.mark.parametrize("part", PARTS, ids=attrgetter("key"))
+def test_no_case_is_there_twice_and_each_has_a_name(part: Part) -> None:
+    by_name = defaultdict[str, list[Any]](list)
+    for case in part.cases():
+        by_name[case.name].append(case)
+    alike = {name: [roundtrip_page.checksum([each]) for each in cases] for name, cases in by_name.items() if cases[1:]}
+    assert [name for name, checksums in alike.items() if len({*checksums}) < len(checksums)] == []
 
 
 def test_each_part_has_a_key_and_a_count_of_its_own() -> None:

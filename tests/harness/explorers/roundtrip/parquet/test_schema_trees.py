@@ -38,7 +38,8 @@ def test_what_is_a_tree_and_what_its_leaves_are(elements: list[Element], leaves:
 def test_there_are_as_many_trees_as_other_sequences_that_matter() -> None:
     expected = [module._leaves(each.elements) for each in schema_trees() if each.kind == "read"]
     short_count = 5 * sum(len(module.ELEMENTS) ** length for length in range(4))
-    assert len(expected) == short_count + 4 * len(module.NESTED) == 7452
+    # Two of the nested ones are short, too.
+    assert len(expected) == short_count + 4 * len(module.NESTED) - 2 == 7450
     assert sum(leaves is not None for leaves in expected) > 200
 
 

@@ -2,7 +2,7 @@
 
 import struct
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from functools import partial
@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 import roundtrip_page
 from depth import sampled
+from replayed import forget_what_was_made
 
 from tornproof.harness.common.patch import replaced
 from tornproof.harness.common.verdict import Phase, Verdict
@@ -22,6 +23,7 @@ from tornproof.harness.explorers.roundtrip import explorer, parts
 from tornproof.harness.explorers.roundtrip.explorer import OF_EVERY, cases_of, findings_of, roundtrip
 from tornproof.harness.explorers.roundtrip.metadata import views
 from tornproof.harness.explorers.roundtrip.parts import PARTS, Part, part_of
+from tornproof.harness.explorers.roundtrip.worked_out.parquet import symbol_keys
 from tornproof.harness.parallel.tasks import phase_of
 from tornproof.harness.parallel.workers import Task
 from tornproof.harness.replay import replay_finding
@@ -31,6 +33,7 @@ from tornproof.harness.simulator.filesystem.memory import MemoryStorage
 from tornproof.harness.systems.workload import MADE_PATH, made_image
 from tornproof.impl.errors import CorruptError
 from tornproof.impl.parquet.encode_options import EncodeOptions
+from tornproof.impl.parquet.fields import Codec
 
 METADATA_RULES = part_of("rule")
 
@@ -43,8 +46,23 @@ def test_nothing_is_found_in_what_is_right(part: Part) -> None:
 
 @pytest.mark.parametrize("part", PARTS, ids=attrgetter("key"))
 def test_nothing_is_found_in_a_quarter_of_what_is_right(part: Part) -> None:
+    forget_what_was_made()
     problems = {number: part.problem_of(case) for number, case in cases_of(part, 0)}
     assert problems and {number: problem for number, problem in problems.items() if problem is not None} == {}
+
+
+def test_what_was_made_while_a_mistake_was_planted_is_made_anew() -> None:
+    def made() -> Mapping[str, bytes]:
+        return symbol_keys._written(Codec.UNCOMPRESSED).files
+
+    forget_what_was_made()
+    right = made()
+    forget_what_was_made()
+    with replaced("tornproof.impl.table.symbol_hash:HASH_FACTOR", 33):
+        assert made() != right
+    assert made() != right
+    forget_what_was_made()
+    assert made() == right
 
 
 @pytest.mark.parametrize(
